@@ -1,0 +1,198 @@
+//! The settings that every guard has, whatever its store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::ConfigError;
+use crate::slot::{DEFAULT_KEY_PREFIX, KeyPrefix};
+use crate::store::Capabilities;
+use crate::token::OwnerLabel;
+use crate::ttl::LeaseTtl;
+
+/// The default of `retry_interval`: 500 ms.
+pub const DEFAULT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// The default of `operation_timeout`: 2 s.
+pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// The default of `outage_tolerance`: 10 s.
+pub const DEFAULT_OUTAGE_TOLERANCE: Duration = Duration::from_secs(10);
+
+/// The shortest interval and timeout.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The settings of a guard as they were given; checked when the guard is made.
+///
+/// Users meet them as the methods of their store's builder, which
+/// [`guard_settings!`](crate::guard_settings) writes.
+#[derive(Clone)]
+pub struct GuardConfig {
+    /// How long a lease lasts without renewal.
+    pub lease_ttl: Duration,
+    /// How often a waiting entry looks at the slot.
+    pub retry_interval: Duration,
+    /// The first part of slot names.
+    pub key_prefix: String,
+    /// The most that one store operation may take.
+    pub operation_timeout: Duration,
+    /// How long waiting entries put up with a store that fails.
+    pub outage_tolerance: Duration,
+    /// How long the end of the guard waits for releases under way; the operation timeout if `None`.
+    pub shutdown_grace: Option<Duration>,
+    /// A label for operators that ends up in the token.
+    pub owner: Option<String>,
+    /// The clock by which leases are judged.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self {
+            lease_ttl: LeaseTtl::DEFAULT,
+            retry_interval: DEFAULT_RETRY_INTERVAL,
+            key_prefix: DEFAULT_KEY_PREFIX.to_owned(),
+            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
+            outage_tolerance: DEFAULT_OUTAGE_TOLERANCE,
+            shutdown_grace: None,
+            owner: None,
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl fmt::Debug for GuardConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardConfig")
+            .field("lease_ttl", &self.lease_ttl)
+            .field("retry_interval", &self.retry_interval)
+            .field("key_prefix", &self.key_prefix)
+            .field("operation_timeout", &self.operation_timeout)
+            .field("outage_tolerance", &self.outage_tolerance)
+            .field("shutdown_grace", &self.shutdown_grace)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a guard, checked.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) ttl: LeaseTtl,
+    pub(crate) retry_interval: Duration,
+    pub(crate) prefix: KeyPrefix,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) outage_tolerance: Duration,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) owner: OwnerLabel,
+}
+
+impl GuardConfig {
+    /// Checks the settings as far as that is possible without a store. Builders call it before they
+    /// connect, so that a wrong setting is reported rather than a server that is away.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidSetting`], which names the setting and the limit.
+    pub fn check(&self, capabilities: &Capabilities) -> Result<(), ConfigError> {
+        self.settings(capabilities).map(drop)
+    }
+
+    pub(crate) fn settings(&self, capabilities: &Capabilities) -> Result<Settings, ConfigError> {
+        at_least_shortest("retry_interval", self.retry_interval)?;
+        at_least_shortest("operation_timeout", self.operation_timeout)?;
+        Ok(Settings {
+            ttl: LeaseTtl::new(self.lease_ttl, capabilities.max_ttl)?,
+            retry_interval: self.retry_interval,
+            prefix: KeyPrefix::new(&self.key_prefix)?,
+            operation_timeout: self.operation_timeout,
+            outage_tolerance: self.outage_tolerance,
+            shutdown_grace: self.shutdown_grace.unwrap_or(self.operation_timeout),
+            owner: self
+                .owner
+                .as_deref()
+                .map_or_else(|| Ok(OwnerLabel::default()), OwnerLabel::new)?,
+        })
+    }
+}
+
+fn at_least_shortest(setting: &'static str, value: Duration) -> Result<(), ConfigError> {
+    if value < SHORTEST {
+        return Err(ConfigError::setting(
+            setting,
+            format!("{value:?} is too short, the minimum is {SHORTEST:?}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Writes the builder methods for the settings that every guard has, inside the `impl` of a builder with
+/// a field `config: GuardConfig`; for authors of stores.
+#[macro_export]
+macro_rules! guard_settings {
+    () => {
+        /// Replaces all of the guard's settings at once.
+        #[must_use]
+        pub fn settings(mut self, settings: $crate::GuardConfig) -> Self {
+            self.config = settings;
+            self
+        }
+
+        /// How long a lease lasts unless it is renewed: the longest that a slot stays blocked by a
+        /// holder that died, and the longest that a holder may work. Default 30 minutes, at least 1 ms,
+        /// at most what the store can hold; cut to whole milliseconds.
+        #[must_use]
+        pub fn lease_ttl(mut self, ttl: ::std::time::Duration) -> Self {
+            self.config.lease_ttl = ttl;
+            self
+        }
+
+        /// How often the first waiter of a slot looks whether it is free when nobody tells it. Shorter
+        /// enters sooner and loads the store more. Default 500 ms, at least 1 ms; jittered by ±10 %.
+        #[must_use]
+        pub fn retry_interval(mut self, interval: ::std::time::Duration) -> Self {
+            self.config.retry_interval = interval;
+            self
+        }
+
+        /// The first part of slot names. Guards with the same prefix share their slots; two guards are
+        /// apart only if neither prefix, with a scope appended, begins the other's. Default
+        /// `agentscope:sandbox:lock:`; not blank, no NUL; a final `:` is added where it is missing.
+        #[must_use]
+        pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+            self.config.key_prefix = prefix.into();
+            self
+        }
+
+        /// The most that one operation on the store may take, with everything in it. An entry returns
+        /// within its own deadline plus this. Default 2 s, at least 1 ms.
+        #[must_use]
+        pub fn operation_timeout(mut self, timeout: ::std::time::Duration) -> Self {
+            self.config.operation_timeout = timeout;
+            self
+        }
+
+        /// How long waiting entries put up with a store that fails before they return an error. Zero
+        /// gives up at the first failure. Default 10 s.
+        #[must_use]
+        pub fn outage_tolerance(mut self, tolerance: ::std::time::Duration) -> Self {
+            self.config.outage_tolerance = tolerance;
+            self
+        }
+
+        /// How long dropping the last handle of the guard waits for releases that could not be made at
+        /// once. Default: the operation timeout.
+        #[must_use]
+        pub fn shutdown_grace(mut self, grace: ::std::time::Duration) -> Self {
+            self.config.shutdown_grace = Some(grace);
+            self
+        }
+
+        /// A label that tells operators who holds a slot, such as the host's or the service's name. It
+        /// ends up in the token and comes back from `holder`. Default none; at most 128 bytes.
+        #[must_use]
+        pub fn owner(mut self, label: impl Into<String>) -> Self {
+            self.config.owner = Some(label.into());
+            self
+        }
+    };
+}

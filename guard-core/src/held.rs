@@ -1,0 +1,269 @@
+//! A lease of a slot in a store: its life and its end.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::callbacks::{Callback, discard};
+use crate::engine::Engine;
+use crate::error::GuardError;
+use crate::keeper::Mortal;
+use crate::lease::{CloseOutcome, LeaseBody};
+use crate::slot::SlotName;
+use crate::store::{LeaseStore, Released, Renewed};
+use crate::token::{FencingToken, LeaseToken};
+use crate::ttl::{Budget, after};
+
+/// Where a lease is in its life. It moves forward only: held, perhaps lost, closed.
+enum Phase {
+    /// The slot is ours until the local deadline, unless a renewal moves it.
+    Held { deadline: Instant },
+    /// The slot may be somebody else's.
+    Lost { at: Instant },
+    /// The slot was given back, or is being given back.
+    Closed { at: Instant },
+}
+
+struct State {
+    phase: Phase,
+    /// To be called when the lease is lost; empty in every other phase.
+    on_lost: Vec<Callback>,
+}
+
+/// A lease that a store granted.
+pub(crate) struct HeldLease<S: LeaseStore> {
+    engine: Arc<Engine<S>>,
+    slot: SlotName,
+    token: LeaseToken,
+    fencing: Option<FencingToken>,
+    entered: Instant,
+    /// Protects the lease's phase and callbacks. Whoever changes the phase acts on it: closing, the loss's
+    /// log line and callbacks each happen once.
+    state: Mutex<State>,
+}
+
+impl<S: LeaseStore> HeldLease<S> {
+    pub(crate) fn new(
+        engine: Arc<Engine<S>>,
+        slot: SlotName,
+        token: LeaseToken,
+        fencing: Option<FencingToken>,
+        deadline: Instant,
+    ) -> Self {
+        let entered = engine.clock.now();
+        Self {
+            engine,
+            slot,
+            token,
+            fencing,
+            entered,
+            state: Mutex::new(State {
+                phase: Phase::Held { deadline },
+                on_lost: Vec::new(),
+            }),
+        }
+    }
+
+    /// The local deadline if the lease is held; an expiry is noticed here.
+    fn deadline(&self) -> Option<Instant> {
+        let now = self.engine.clock.now();
+        let callbacks = {
+            let mut state = self.state.lock();
+            match state.phase {
+                Phase::Held { deadline } if now < deadline => return Some(deadline),
+                Phase::Held { .. } => state.lose(now),
+                Phase::Lost { .. } | Phase::Closed { .. } => return None,
+            }
+        };
+        self.report_loss("it expired", callbacks);
+        None
+    }
+
+    /// Moves the deadline after a renewal. Answers whether the lease is held.
+    fn prolong(&self, renewed: Instant) -> bool {
+        // An expiry before the answer came has been noticed: a lost lease is never held again.
+        if self.deadline().is_none() {
+            return false;
+        }
+        let until = after(renewed, self.engine.settings.ttl.validity());
+        let mut state = self.state.lock();
+        if let Phase::Held { deadline } = &mut state.phase {
+            *deadline = until.max(*deadline);
+            return true;
+        }
+        false
+    }
+
+    fn lose(&self, why: &str) {
+        let now = self.engine.clock.now();
+        let callbacks = {
+            let mut state = self.state.lock();
+            if !matches!(state.phase, Phase::Held { .. }) {
+                return;
+            }
+            state.lose(now)
+        };
+        self.report_loss(why, callbacks);
+    }
+
+    fn report_loss(&self, why: &str, callbacks: Vec<Callback>) {
+        log::warn!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {:?}: the lease {:?} is lost after {:?} (TTL {:?}): {why}",
+            self.slot, self.token, self.held_for(), self.engine.settings.ttl.get()
+        );
+        for callback in callbacks {
+            self.engine.callbacks.run(callback);
+        }
+    }
+
+    fn not_held(&self) -> GuardError {
+        GuardError::NotHeld {
+            slot: self.slot.to_string(),
+        }
+    }
+
+    fn release(&self) -> CloseOutcome {
+        let engine = &self.engine;
+        let budget = Budget::new(engine.settings.operation_timeout);
+        let outcome = match engine.store.release(&self.slot, &self.token, budget) {
+            Ok(Released::Released) => CloseOutcome::Released,
+            Ok(Released::NotHeld) => {
+                log::warn!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?} was no longer this lease's when it was closed: held for {:?}, TTL {:?}",
+                    self.slot, self.held_for(), engine.settings.ttl.get()
+                );
+                CloseOutcome::AlreadyGone
+            }
+            Err(error) => {
+                log::warn!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?} could not be released, going on in the background: {error}",
+                    self.slot
+                );
+                let ttl = engine.settings.ttl.get();
+                engine
+                    .keeper
+                    .release_later(self.slot.clone(), self.token.clone(), ttl);
+                CloseOutcome::Deferred
+            }
+        };
+        engine.gates.nudge(&self.slot);
+        outcome
+    }
+}
+
+impl State {
+    /// Turns a held lease into a lost one; answers whom to call.
+    fn lose(&mut self, now: Instant) -> Vec<Callback> {
+        self.phase = Phase::Lost { at: now };
+        std::mem::take(&mut self.on_lost)
+    }
+}
+
+impl<S: LeaseStore> LeaseBody for HeldLease<S> {
+    fn close(&self) -> CloseOutcome {
+        let now = self.engine.clock.now();
+        let callbacks = {
+            let mut state = self.state.lock();
+            let at = match state.phase {
+                Phase::Closed { .. } => return CloseOutcome::AlreadyClosed,
+                Phase::Held { .. } => now,
+                Phase::Lost { at } => at,
+            };
+            state.phase = Phase::Closed { at };
+            std::mem::take(&mut state.on_lost)
+        };
+        discard(callbacks);
+        let outcome = self.release();
+        log::debug!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {:?} closed by {:?} after {:?}: {outcome:?}",
+            self.slot, self.token, self.held_for()
+        );
+        outcome
+    }
+
+    fn is_held(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    fn remaining(&self) -> Duration {
+        self.deadline().map_or(Duration::ZERO, |deadline| {
+            deadline.saturating_duration_since(self.engine.clock.now())
+        })
+    }
+
+    fn renew(&self) -> Result<(), GuardError> {
+        if !self.is_held() {
+            return Err(self.not_held());
+        }
+        let engine = &self.engine;
+        let budget = Budget::new(engine.settings.operation_timeout);
+        let sent = engine.clock.now();
+        match engine
+            .store
+            .renew(&self.slot, &self.token, engine.settings.ttl, budget)
+        {
+            Ok(Renewed::Renewed) if self.prolong(sent) => Ok(()),
+            Ok(Renewed::Renewed) => Err(self.not_held()),
+            Ok(Renewed::NotHeld) => {
+                self.lose("a renewal found that the slot is no longer its own");
+                Err(self.not_held())
+            }
+            // Unknown is not lost: the deadline decides.
+            Err(error) => Err(GuardError::store(&self.slot, error)),
+        }
+    }
+
+    fn token(&self) -> &LeaseToken {
+        &self.token
+    }
+
+    fn fencing_token(&self) -> Option<FencingToken> {
+        self.fencing
+    }
+
+    fn held_for(&self) -> Duration {
+        let now = self.engine.clock.now();
+        let until = match self.state.lock().phase {
+            Phase::Held { .. } => now,
+            Phase::Lost { at } | Phase::Closed { at } => at,
+        };
+        until.saturating_duration_since(self.entered)
+    }
+
+    fn on_lost(self: Arc<Self>, callback: Callback) -> Result<(), GuardError> {
+        self.engine.callbacks.start()?;
+        let deadline = self.deadline();
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Held { .. } => {
+                let first = state.on_lost.is_empty();
+                state.on_lost.push(callback);
+                drop(state);
+                // A first callback without a deadline: the lease was renewed in between.
+                if first {
+                    let due = deadline.unwrap_or_else(|| self.engine.clock.now());
+                    let lease: Weak<dyn Mortal> =
+                        Arc::downgrade(&(Arc::clone(&self) as Arc<dyn Mortal>));
+                    self.engine.keeper.look_later(due, lease);
+                }
+            }
+            Phase::Lost { .. } => {
+                drop(state);
+                self.engine.callbacks.run(callback);
+            }
+            Phase::Closed { .. } => drop(state),
+        }
+        Ok(())
+    }
+}
+
+impl<S: LeaseStore> Mortal for HeldLease<S> {
+    fn look(&self) -> Option<Instant> {
+        self.deadline()
+    }
+}

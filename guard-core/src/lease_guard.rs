@@ -1,0 +1,117 @@
+//! The one implementation of a guard, over any store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::GuardConfig;
+use crate::engine::Engine;
+use crate::entry;
+use crate::error::{ConfigError, GuardError};
+use crate::guard::SandboxExecutionGuard;
+use crate::key::SandboxIsolationKey;
+use crate::lease::SandboxLease;
+use crate::slot::SlotName;
+use crate::store::{Holder, LeaseStore};
+use crate::ttl::Budget;
+use crate::wait::Wait;
+
+/// A guard over a [`LeaseStore`]: gate, attempt, wait, lease.
+///
+/// Clones share everything. The guard's threads end with the last clone and the last lease.
+pub struct LeaseGuard<S: LeaseStore> {
+    engine: Arc<Engine<S>>,
+}
+
+impl<S: LeaseStore> LeaseGuard<S> {
+    /// Makes a guard of a store; for the builders of stores.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidSetting`] when a setting is outside its limits, and [`ConfigError::Thread`]
+    /// when the guard's keeper thread cannot be started.
+    pub fn new(store: S, config: &GuardConfig) -> Result<Self, ConfigError> {
+        Ok(Self {
+            engine: Arc::new(Engine::new(store, config)?),
+        })
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.engine.store
+    }
+
+    /// The name of `key`'s slot in the store.
+    #[must_use]
+    pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
+        self.engine.settings.prefix.slot(key)
+    }
+}
+
+impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
+    fn enter(&self, key: &SandboxIsolationKey, wait: Wait<'_>) -> Result<SandboxLease, GuardError> {
+        entry::enter(&self.engine, &self.slot(key), wait)
+    }
+
+    fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
+        let slot = self.slot(key);
+        let budget = Budget::new(self.engine.settings.operation_timeout);
+        self.store()
+            .holder(&slot, budget)
+            .map_err(|error| GuardError::store(&slot, error))
+    }
+
+    fn close(&self) {
+        self.engine.gates.close();
+    }
+}
+
+impl<S: LeaseStore> Clone for LeaseGuard<S> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+        }
+    }
+}
+
+impl<S: LeaseStore> fmt::Debug for LeaseGuard<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseGuard")
+            .field("settings", &self.engine.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a guard type of its own out of a field with a [`LeaseGuard`]; for authors of stores.
+///
+/// ```
+/// # use guard_core::{LeaseGuard, LeaseStore, forward_guard};
+/// #[derive(Clone, Debug)]
+/// pub struct MyGuard<S: LeaseStore> { guard: LeaseGuard<S> }
+/// forward_guard!(impl<S: LeaseStore> for MyGuard<S>, guard);
+/// ```
+#[macro_export]
+macro_rules! forward_guard {
+    (impl$(<$($name:ident : $bound:path),*>)? for $guard:ty, $field:ident) => {
+        impl$(<$($name: $bound),*>)? $crate::SandboxExecutionGuard for $guard {
+            fn enter(
+                &self,
+                key: &$crate::SandboxIsolationKey,
+                wait: $crate::Wait<'_>,
+            ) -> ::std::result::Result<$crate::SandboxLease, $crate::GuardError> {
+                self.$field.enter(key, wait)
+            }
+
+            fn holder(
+                &self,
+                key: &$crate::SandboxIsolationKey,
+            ) -> ::std::result::Result<::std::option::Option<$crate::Holder>, $crate::GuardError> {
+                self.$field.holder(key)
+            }
+
+            fn close(&self) {
+                self.$field.close();
+            }
+        }
+    };
+}

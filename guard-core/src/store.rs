@@ -1,0 +1,269 @@
+//! What a store implements: small steps that never wait for a holder.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::slot::SlotName;
+use crate::token::{FencingToken, LeaseToken};
+use crate::ttl::{Budget, LeaseTtl};
+use crate::waiter::Waker;
+
+/// A backend that keeps leases: Redis, memory, a database.
+///
+/// Every operation is one step that ends within its [`Budget`] and never waits for a holder. Waiting,
+/// fairness, deadlines, renewal, retries and logging are the business of
+/// [`LeaseGuard`](crate::LeaseGuard).
+///
+/// # Contract
+///
+/// - **Idempotent for a token.** [`acquire`](Self::acquire) asked again with the same token grants what
+///   it already granted, with the same fencing token and a fresh TTL. [`hand_over`](Self::hand_over)
+///   that finds `to` in the slot has already happened.
+/// - **Atomic.** [`renew`](Self::renew), [`release`](Self::release) and `hand_over` compare the token and
+///   act in one step.
+/// - **`release` is final.** Once it has answered, the token does not hold the slot and never will again,
+///   whatever command of that token was still under way. A store that cannot promise this yet answers
+///   with a transient error, and is asked again.
+/// - **Errors are classified** by the store: transient or permanent, and whether the operation may have
+///   taken effect ([`StoreError`]). Only somebody else's token is [`Acquired::Held`]; no error reads as
+///   held or as free.
+/// - **Foreign programs** may share the slots: a token may be any string, without a TTL too. A slot that
+///   carries something else than a string is a permanent error and is left as it is.
+/// - **Nothing else stays behind** in the store when a lease is released, but, with fencing, its counter.
+///
+/// The suite in the package `guard-conformance` tests a store against all of this.
+pub trait LeaseStore: Send + Sync + 'static {
+    /// Takes the slot for `token` if it is free or already the token's own.
+    ///
+    /// # Errors
+    ///
+    /// See the contract above.
+    fn acquire(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Acquired, StoreError>;
+
+    /// Gives the lease a fresh TTL if `token` holds the slot.
+    ///
+    /// # Errors
+    ///
+    /// See the contract above.
+    fn renew(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Renewed, StoreError>;
+
+    /// Frees the slot if `token` holds it, and makes sure that it never will again.
+    ///
+    /// # Errors
+    ///
+    /// See the contract above.
+    fn release(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Released, StoreError>;
+
+    /// Passes the slot from one token to another, with a fresh TTL and a new fencing token, if `from`
+    /// holds it; if `to` holds it already, answers as the first time, with a fresh TTL.
+    ///
+    /// # Errors
+    ///
+    /// See the contract above.
+    fn hand_over(
+        &self,
+        slot: &SlotName,
+        from: &LeaseToken,
+        to: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<HandedOver, StoreError>;
+
+    /// Who holds the slot; `None` if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// See the contract above.
+    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError>;
+
+    /// Renews many leases, in as few steps as the store can; the answers are in the order of `leases`.
+    /// The default renews one after the other.
+    fn renew_many(
+        &self,
+        leases: &[(SlotName, LeaseToken)],
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Vec<Result<Renewed, StoreError>> {
+        leases
+            .iter()
+            .map(|(slot, token)| self.renew(slot, token, ttl, budget))
+            .collect()
+    }
+
+    /// Asks for `waker` to be woken when the slot changes, until the answer is dropped. `None` means
+    /// that this store cannot tell; the guard then looks at its retry interval. This is the default.
+    ///
+    /// A hint: it may come without a change, and a change may come without it.
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        let _ = (slot, waker);
+        None
+    }
+
+    /// Tells apart the servers that fail apart: slots with the same number fail together. The default is
+    /// one number for all.
+    fn node(&self, slot: &SlotName) -> NodeId {
+        let _ = slot;
+        NodeId::default()
+    }
+
+    /// What this store can do.
+    fn capabilities(&self) -> Capabilities;
+}
+
+/// The answer to [`LeaseStore::acquire`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The token holds the slot, with a fresh TTL.
+    Granted {
+        /// The lease's fencing token, from stores that number their leases.
+        fencing: Option<FencingToken>,
+    },
+    /// Another token holds the slot.
+    Held {
+        /// How long it still does; `None` if it has no TTL, as a foreign one may.
+        remaining: Option<Duration>,
+    },
+}
+
+/// The answer to [`LeaseStore::renew`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease has a fresh TTL.
+    Renewed,
+    /// The token does not hold the slot.
+    NotHeld,
+}
+
+/// The answer to [`LeaseStore::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The slot was the token's, and is free.
+    Released,
+    /// The token did not hold the slot.
+    NotHeld,
+}
+
+/// The answer to [`LeaseStore::hand_over`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandedOver {
+    /// The receiver's token holds the slot, with a fresh TTL.
+    Granted {
+        /// The receiver's fencing token, from stores that number their leases.
+        fencing: Option<FencingToken>,
+    },
+    /// Neither token holds the slot.
+    NotHeld,
+}
+
+/// Who holds a slot, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    token: LeaseToken,
+    remaining: Option<Duration>,
+}
+
+impl Holder {
+    /// The holder that wrote `token`, and how long it still has.
+    #[must_use]
+    pub const fn new(token: LeaseToken, remaining: Option<Duration>) -> Self {
+        Self { token, remaining }
+    }
+
+    /// The label that the holder's guard was built with; `None` without one, and for foreign holders.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        self.token.owner()
+    }
+
+    /// A short form of the holder's token, enough to tell holders apart.
+    #[must_use]
+    pub fn short_token(&self) -> String {
+        self.token.short()
+    }
+
+    /// How long the holder still has; `None` if its lease has no TTL, as a foreign one may.
+    #[must_use]
+    pub const fn remaining(&self) -> Option<Duration> {
+        self.remaining
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = self.owner().unwrap_or("unknown owner");
+        write!(f, "{owner} ({}), ", self.short_token())?;
+        match self.remaining {
+            Some(remaining) => write!(f, "{remaining:?} left"),
+            None => f.write_str("no TTL"),
+        }
+    }
+}
+
+/// A number for a server that fails on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+/// What a store can do. The guard checks settings against it, and the suite chooses its cases by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The longest TTL that the store can hold.
+    pub max_ttl: Duration,
+    /// Whether the store frees a slot by itself when the lease's TTL has passed.
+    pub expires: bool,
+    /// Whether leases are numbered.
+    pub fencing: bool,
+    /// Whether the store is shared by several processes.
+    pub shared: bool,
+    /// Whether programs that do not use this library can hold slots, with any token.
+    pub foreign_holders: bool,
+}
+
+impl Capabilities {
+    /// A store that holds TTLs up to `max_ttl` and can do everything but number its leases.
+    #[must_use]
+    pub const fn new(max_ttl: Duration) -> Self {
+        Self {
+            max_ttl,
+            expires: true,
+            fencing: false,
+            shared: true,
+            foreign_holders: true,
+        }
+    }
+}
+
+/// A registration made by [`LeaseStore::watch`]; dropping it ends it.
+pub struct Watch(#[allow(dead_code, reason = "kept for its Drop")] Box<dyn Send>);
+
+impl Watch {
+    /// Wraps whatever ends the registration when it is dropped.
+    #[must_use]
+    pub fn new(registration: impl Send + 'static) -> Self {
+        Self(Box::new(registration))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,190 @@
+//! What a holder writes to its slot, and the number that storage checks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rand::RngCore;
+
+use crate::error::ConfigError;
+
+/// Random characters of a token of ours: 128 bits in lower-case hexadecimal.
+const RANDOM_CHARS: usize = 32;
+/// Characters of a token that may be shown: enough to tell holders apart, far from enough to act as one.
+const SHOWN_CHARS: usize = 8;
+/// Between the owner's label and the random part.
+const SEPARATOR: char = '/';
+/// The longest owner label, in bytes.
+const MAX_OWNER_BYTES: usize = 128;
+
+/// Names who made a token: a short label such as a host or service name, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerLabel(Option<Arc<str>>);
+
+impl OwnerLabel {
+    /// Checks `label`: not blank, at most 128 bytes, no control characters.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidSetting`] that names the setting `owner` and the limit.
+    pub fn new(label: &str) -> Result<Self, ConfigError> {
+        if crate::key::is_blank(label) {
+            return Err(ConfigError::setting("owner", "it must not be blank"));
+        }
+        if label.len() > MAX_OWNER_BYTES {
+            return Err(ConfigError::setting(
+                "owner",
+                format!(
+                    "it is {} bytes long, the limit is {MAX_OWNER_BYTES} bytes",
+                    label.len()
+                ),
+            ));
+        }
+        if label.chars().any(char::is_control) {
+            return Err(ConfigError::setting(
+                "owner",
+                "it must not contain control characters",
+            ));
+        }
+        Ok(Self(Some(label.into())))
+    }
+}
+
+/// The value that a holder writes to its slot: unique for each entry and unguessable.
+///
+/// Tokens of this library are `<32 hexadecimal digits>` or `<owner>/<32 hexadecimal digits>`; other
+/// programs that share the slots may use any string. Whoever knows a token can release its lease, so
+/// `Debug` shows a short form only and there is no `Display`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LeaseToken(Arc<str>);
+
+impl LeaseToken {
+    /// Makes a token that was never made before: 128 random bits, behind the owner's label if there
+    /// is one.
+    #[must_use]
+    pub fn generate(owner: &OwnerLabel) -> Self {
+        let mut bits = [0_u8; RANDOM_CHARS / 2];
+        rand::rng().fill_bytes(&mut bits);
+        let mut digits = [0_u8; RANDOM_CHARS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(bits) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 0xf)];
+        }
+        let digits = std::str::from_utf8(&digits).unwrap_or_default();
+        match &owner.0 {
+            None => Self(digits.into()),
+            Some(label) => Self(format!("{label}{SEPARATOR}{digits}").into()),
+        }
+    }
+
+    /// A token that was read from a store, written by whatever program holds the slot.
+    #[must_use]
+    pub fn from_store(value: impl Into<Arc<str>>) -> Self {
+        Self(value.into())
+    }
+
+    /// The whole token: a secret, to be given to the store only.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The owner's label, when the token carries one.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        self.parts()
+            .map(|(owner, _)| owner)
+            .filter(|o| !o.is_empty())
+    }
+
+    /// A short form that is safe to show: the first characters of the random part.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let text = self.parts().map_or(self.as_str(), |(_, digits)| digits);
+        // A foreign token may be short itself: at most a quarter of it is shown.
+        let shown = SHOWN_CHARS.min(text.chars().count() / 4);
+        text.chars().take(shown).chain(['…']).collect()
+    }
+
+    /// Owner (empty without one) and random part, if this is a token of ours.
+    fn parts(&self) -> Option<(&str, &str)> {
+        let (owner, digits) = self.0.rsplit_once(SEPARATOR).unwrap_or(("", &self.0));
+        let ours = digits.len() == RANDOM_CHARS && digits.bytes().all(|b| HEX.contains(&b));
+        ours.then_some((owner, digits))
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaseToken({})", self.short())
+    }
+}
+
+/// A number that grows with every lease of a slot.
+///
+/// Storage that remembers the largest number it saw, and refuses writes that carry a smaller one, is
+/// safe from a holder whose lease was lost without its knowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// Wraps a number that a store gave.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_carries_its_owner_and_shows_only_a_short_form() {
+        let token = LeaseToken::generate(&OwnerLabel::new("host/7").unwrap());
+        assert_eq!(token.owner(), Some("host/7"));
+        let secret = token.as_str().rsplit_once('/').unwrap().1;
+        assert_eq!(secret.len(), 32);
+        assert!(!format!("{token:?}").contains(secret));
+        assert!(secret.starts_with(token.short().trim_end_matches('…')));
+    }
+
+    #[test]
+    fn a_token_without_an_owner_is_only_random() {
+        let token = LeaseToken::generate(&OwnerLabel::default());
+        assert_eq!((token.owner(), token.as_str().len()), (None, 32));
+    }
+
+    #[test]
+    fn a_foreign_token_is_never_shown_whole() {
+        for foreign in ["", "a", "abc", "c0ffee", "\u{1F600}\u{1F600}", "x/y"] {
+            let token = LeaseToken::from_store(foreign);
+            assert_eq!(token.owner(), None);
+            let shown = token.short();
+            assert!(foreign.is_empty() || !shown.contains(foreign), "{shown}");
+        }
+        let uuid = LeaseToken::from_store("123e4567-e89b-12d3-a456-426614174000");
+        assert_eq!(uuid.short(), "123e4567…");
+    }
+
+    #[test]
+    fn ten_thousand_tokens_differ() {
+        let owner = OwnerLabel::default();
+        let tokens: std::collections::HashSet<_> =
+            (0..10_000).map(|_| LeaseToken::generate(&owner)).collect();
+        assert_eq!(tokens.len(), 10_000);
+    }
+}

@@ -1,0 +1,472 @@
+//! The store: slots in memory, spread over several locks.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{HashMap, RandomState};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use guard_core::{
+    Acquired, Budget, Capabilities, Clock, FencingToken, HandedOver, Holder, LeaseStore,
+    LeaseToken, LeaseTtl, Released, Renewed, SlotName, StoreError, SystemClock, Waker, Watch,
+};
+use parking_lot::Mutex;
+
+use crate::clock::ManualClock;
+
+const SHARDS: usize = 32;
+/// The longest TTL: far beyond every use, and safely within what the clock can show.
+const MAX_TTL: Duration = Duration::from_secs(1 << 40);
+
+/// Slots in memory. Clones are handles of the same slots.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    hasher: RandomState,
+    /// Spread over several locks, so that distinct slots seldom share one.
+    shards: [Mutex<Shard>; SHARDS],
+    /// The last fencing token: one counter for all slots, so that a free slot leaves nothing behind.
+    fencing: AtomicU64,
+    watches: AtomicU64,
+    /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
+    faulty: AtomicBool,
+    /// Protects the faults that the next operations meet.
+    faults: Mutex<VecDeque<Fault>>,
+}
+
+/// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
+/// with the lock free.
+#[derive(Default)]
+struct Shard {
+    records: HashMap<SlotName, Record>,
+    watchers: HashMap<SlotName, Vec<(u64, Waker)>>,
+}
+
+/// What a slot carries.
+enum Record {
+    Lease(Lease),
+    /// Something that no guard wrote. It does not expire.
+    Foreign,
+}
+
+struct Lease {
+    token: LeaseToken,
+    fencing: FencingToken,
+    expires: Option<Instant>,
+}
+
+/// What the next operation on a store meets; see [`MemoryStore::fail_next`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails for a reason that passes, and has not happened.
+    Transient,
+    /// It fails for good, and has not happened.
+    Permanent,
+    /// It gets no answer, and has taken effect all the same.
+    UnknownDone,
+    /// It gets no answer, and has not taken effect.
+    UnknownNotDone,
+}
+
+impl MemoryStore {
+    /// Makes an empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::make(Arc::new(SystemClock))
+    }
+
+    /// Makes an empty store whose leases, and those of the guards built on it, are judged by `clock`.
+    #[must_use]
+    pub fn with_clock(clock: ManualClock) -> Self {
+        let store = Self::make(Arc::new(clock));
+        let inner = Arc::downgrade(&store.0);
+        store
+            .0
+            .clock
+            .on_jump(Arc::new(move || match inner.upgrade() {
+                Some(inner) => {
+                    inner.wake_all();
+                    true
+                }
+                None => false,
+            }));
+        store
+    }
+
+    fn make(clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            fencing: AtomicU64::new(0),
+            watches: AtomicU64::new(0),
+            faulty: AtomicBool::new(false),
+            faults: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.0.clock)
+    }
+
+    /// Who holds which slot now, ordered by name.
+    #[must_use]
+    pub fn holders(&self) -> Vec<(SlotName, Holder)> {
+        let now = self.0.clock.now();
+        let mut holders: Vec<_> = self
+            .0
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                let shard = shard.lock();
+                let live = shard
+                    .records
+                    .iter()
+                    .filter(|(_, record)| record.is_live(now));
+                let leases = live.filter_map(|(slot, record)| match record {
+                    Record::Lease(lease) => Some((slot.clone(), lease.holder(now))),
+                    Record::Foreign => None,
+                });
+                leases.collect::<Vec<_>>()
+            })
+            .collect();
+        holders.sort_by(|(a, _), (b, _)| a.cmp(b));
+        holders
+    }
+
+    /// How many slots the store keeps anything for, those whose lease has expired unnoticed included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0
+            .shards
+            .iter()
+            .map(|shard| shard.lock().records.len())
+            .sum()
+    }
+
+    /// Whether the store keeps nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the lease of `slot` as if its TTL had passed at the store; answers whether there was one. Its
+    /// holder does not know.
+    pub fn expire(&self, slot: &SlotName) -> bool {
+        self.0
+            .change(slot, |shard| shard.records.remove(slot))
+            .is_some()
+    }
+
+    /// Lets a foreign program take `slot`, whoever holds it, with any token, with or without a TTL.
+    pub fn plant_token(&self, slot: &SlotName, token: &str, ttl: Option<Duration>) {
+        let lease = Lease {
+            token: LeaseToken::from_store(token),
+            fencing: self.0.next_fencing(),
+            expires: ttl.and_then(|ttl| self.0.clock.now().checked_add(ttl)),
+        };
+        self.0.plant(slot, Record::Lease(lease));
+    }
+
+    /// Puts something into `slot` that is no token, as a foreign program might.
+    pub fn plant_foreign_data(&self, slot: &SlotName) {
+        self.0.plant(slot, Record::Foreign);
+    }
+
+    /// Lets the next operation on the store meet `fault`; several calls queue up.
+    pub fn fail_next(&self, fault: Fault) {
+        let mut faults = self.0.faults.lock();
+        faults.push_back(fault);
+        self.0.faulty.store(true, Ordering::Release);
+    }
+
+    /// How many faults no operation has met yet.
+    #[must_use]
+    pub fn faults_left(&self) -> usize {
+        self.0.faults.lock().len()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Record {
+    fn is_live(&self, now: Instant) -> bool {
+        match self {
+            Self::Lease(lease) => lease.expires.is_none_or(|expires| now < expires),
+            Self::Foreign => true,
+        }
+    }
+}
+
+impl Lease {
+    fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.expires
+            .map(|expires| expires.saturating_duration_since(now))
+    }
+
+    fn holder(&self, now: Instant) -> Holder {
+        Holder::new(self.token.clone(), self.remaining(now))
+    }
+}
+
+impl Shard {
+    /// The live lease of a slot; an expired one is removed on the way.
+    fn lease(&mut self, slot: &SlotName, now: Instant) -> Result<Option<&mut Lease>, StoreError> {
+        if self
+            .records
+            .get(slot)
+            .is_some_and(|record| !record.is_live(now))
+        {
+            self.records.remove(slot);
+        }
+        match self.records.get_mut(slot) {
+            None => Ok(None),
+            Some(Record::Lease(lease)) => Ok(Some(lease)),
+            Some(Record::Foreign) => Err(StoreError::permanent(
+                "the slot carries foreign data that is not a token",
+            )),
+        }
+    }
+}
+
+impl Inner {
+    fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
+        // The modulus is below SHARDS, which fits usize.
+        #[allow(clippy::cast_possible_truncation)]
+        let index = (self.hasher.hash_one(slot) % SHARDS as u64) as usize;
+        &self.shards[index]
+    }
+
+    fn next_fencing(&self) -> FencingToken {
+        FencingToken::new(self.fencing.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn expiry(&self, ttl: LeaseTtl) -> (Instant, Option<Instant>) {
+        let now = self.clock.now();
+        (now, now.checked_add(ttl.get()))
+    }
+
+    /// Works on a slot's shard, then wakes the slot's watchers.
+    fn change<T>(&self, slot: &SlotName, work: impl FnOnce(&mut Shard) -> T) -> T {
+        let mut shard = self.shard(slot).lock();
+        let result = work(&mut shard);
+        let watchers = shard.watchers.get(slot).cloned();
+        drop(shard);
+        for (_, waker) in watchers.into_iter().flatten() {
+            waker.wake();
+        }
+        result
+    }
+
+    fn plant(&self, slot: &SlotName, record: Record) {
+        self.change(slot, |shard| shard.records.insert(slot.clone(), record));
+    }
+
+    fn wake_all(&self) {
+        for shard in &self.shards {
+            let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
+            for (_, waker) in wakers {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Does an operation, or lets it meet the next fault.
+    fn operate<T>(
+        &self,
+        operation: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if !self.faulty.load(Ordering::Acquire) {
+            return operation();
+        }
+        let fault = {
+            let mut faults = self.faults.lock();
+            let fault = faults.pop_front();
+            self.faulty.store(!faults.is_empty(), Ordering::Release);
+            fault
+        };
+        let injected = "a fault injected by the test";
+        match fault {
+            None => operation(),
+            Some(Fault::Transient) => Err(StoreError::transient(injected)),
+            Some(Fault::Permanent) => Err(StoreError::permanent(injected)),
+            Some(Fault::UnknownDone) => {
+                operation()?;
+                Err(StoreError::transient(injected).with_unknown_outcome())
+            }
+            Some(Fault::UnknownNotDone) => {
+                Err(StoreError::transient(injected).with_unknown_outcome())
+            }
+        }
+    }
+}
+
+impl LeaseStore for MemoryStore {
+    fn acquire(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        _: Budget,
+    ) -> Result<Acquired, StoreError> {
+        let inner = &*self.0;
+        inner.operate(|| {
+            let mut shard = inner.shard(slot).lock();
+            let (now, expires) = inner.expiry(ttl);
+            match shard.lease(slot, now)? {
+                Some(lease) if lease.token == *token => {
+                    lease.expires = expires;
+                    Ok(Acquired::Granted {
+                        fencing: Some(lease.fencing),
+                    })
+                }
+                Some(lease) => Ok(Acquired::Held {
+                    remaining: lease.remaining(now),
+                }),
+                None => {
+                    let fencing = inner.next_fencing();
+                    let lease = Lease {
+                        token: token.clone(),
+                        fencing,
+                        expires,
+                    };
+                    shard.records.insert(slot.clone(), Record::Lease(lease));
+                    Ok(Acquired::Granted {
+                        fencing: Some(fencing),
+                    })
+                }
+            }
+        })
+    }
+
+    fn renew(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        _: Budget,
+    ) -> Result<Renewed, StoreError> {
+        let inner = &*self.0;
+        inner.operate(|| {
+            let mut shard = inner.shard(slot).lock();
+            let (now, expires) = inner.expiry(ttl);
+            match shard.lease(slot, now)? {
+                Some(lease) if lease.token == *token => {
+                    lease.expires = expires;
+                    Ok(Renewed::Renewed)
+                }
+                _ => Ok(Renewed::NotHeld),
+            }
+        })
+    }
+
+    fn release(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        _: Budget,
+    ) -> Result<Released, StoreError> {
+        let inner = &*self.0;
+        inner.operate(|| {
+            let now = inner.clock.now();
+            inner.change(slot, |shard| match shard.lease(slot, now) {
+                Ok(Some(lease)) if lease.token == *token => {
+                    shard.records.remove(slot);
+                    Ok(Released::Released)
+                }
+                // Whatever foreign data the slot carries, it is not this token.
+                _ => Ok(Released::NotHeld),
+            })
+        })
+    }
+
+    fn hand_over(
+        &self,
+        slot: &SlotName,
+        from: &LeaseToken,
+        to: &LeaseToken,
+        ttl: LeaseTtl,
+        _: Budget,
+    ) -> Result<HandedOver, StoreError> {
+        let inner = &*self.0;
+        inner.operate(|| {
+            let mut shard = inner.shard(slot).lock();
+            let (now, expires) = inner.expiry(ttl);
+            let Some(lease) = shard.lease(slot, now)? else {
+                return Ok(HandedOver::NotHeld);
+            };
+            if lease.token == *from {
+                lease.token = to.clone();
+                lease.fencing = inner.next_fencing();
+            } else if lease.token != *to {
+                return Ok(HandedOver::NotHeld);
+            }
+            lease.expires = expires;
+            Ok(HandedOver::Granted {
+                fencing: Some(lease.fencing),
+            })
+        })
+    }
+
+    fn holder(&self, slot: &SlotName, _: Budget) -> Result<Option<Holder>, StoreError> {
+        let inner = &*self.0;
+        inner.operate(|| {
+            let now = inner.clock.now();
+            let mut shard = inner.shard(slot).lock();
+            Ok(shard.lease(slot, now)?.map(|lease| lease.holder(now)))
+        })
+    }
+
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        let number = self.0.watches.fetch_add(1, Ordering::Relaxed);
+        let mut shard = self.0.shard(slot).lock();
+        let watchers = shard.watchers.entry(slot.clone()).or_default();
+        watchers.push((number, waker.clone()));
+        Some(Watch::new(Registration {
+            store: self.clone(),
+            slot: slot.clone(),
+            number,
+        }))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::new(MAX_TTL);
+        capabilities.fencing = true;
+        capabilities.shared = false;
+        capabilities
+    }
+}
+
+struct Registration {
+    store: MemoryStore,
+    slot: SlotName,
+    number: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut shard = self.store.0.shard(&self.slot).lock();
+        if let Some(watchers) = shard.watchers.get_mut(&self.slot) {
+            watchers.retain(|(number, _)| *number != self.number);
+            if watchers.is_empty() {
+                shard.watchers.remove(&self.slot);
+            }
+        }
+    }
+}
