@@ -1,0 +1,19 @@
+-- Passes a slot from one token to another.
+--
+-- KEYS[1]  the slot
+-- ARGV[1]  the token that gives
+-- ARGV[2]  the token that receives
+-- ARGV[3]  the TTL in milliseconds
+--
+-- Answers 1 when the receiver holds the slot now, with a fresh TTL, whether by this call or by an earlier
+-- one; 0 when neither token holds it.
+
+local holder = redis.call('GET', KEYS[1])
+if holder == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return 1
+end
+if holder == ARGV[2] then
+  return redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
+return 0

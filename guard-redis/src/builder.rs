@@ -1,0 +1,187 @@
+//! The guard that users name, and its builder.
+
+use std::fmt;
+
+use guard_core::{
+    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, StoreError,
+    forward_guard, guard_settings,
+};
+use r2d2::Pool;
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+
+use crate::dial::dial;
+use crate::links::Links;
+use crate::session::Session;
+use crate::store::RedisStore;
+
+/// The default of `pool_size`. Waiting holds no connection, so this bounds only how many operations run at
+/// the same moment.
+pub const DEFAULT_POOL_SIZE: u32 = 8;
+
+/// The one eviction policy under which the server does not drop leases when its memory is full.
+const SAFE_POLICY: &str = "noeviction";
+
+/// A guard whose slots are keys in Redis.
+///
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub struct RedisSandboxExecutionGuard {
+    guard: LeaseGuard<RedisStore>,
+}
+
+forward_guard!(impl for RedisSandboxExecutionGuard, guard);
+
+impl RedisSandboxExecutionGuard {
+    /// Starts building a guard for the server at `address`: a URL such as `redis://host:6379/0`, or a
+    /// [`redis::ConnectionInfo`]. Connections speak RESP2, whatever protocol the address asks for.
+    pub fn builder(address: impl IntoConnectionInfo) -> RedisGuardBuilder {
+        RedisGuardBuilder::new(address.into_connection_info().map(Source::Address))
+    }
+
+    /// Starts building a guard over a pool that exists already. The client is used for connections that
+    /// the pool cannot give.
+    ///
+    /// How long a checkout blocks then rests on the pool's owner: build it with
+    /// `test_on_check_out(false)`, since the pool's own check has no timeout.
+    pub fn from_pool(client: Client, pool: Pool<Client>) -> RedisGuardBuilder {
+        RedisGuardBuilder::new(Ok(Source::Pool(client.get_connection_info().clone(), pool)))
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &RedisStore {
+        self.guard.store()
+    }
+
+    /// The name of `key`'s slot: the name of the key in Redis.
+    #[must_use]
+    pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
+        self.guard.slot(key)
+    }
+}
+
+enum Source {
+    Address(ConnectionInfo),
+    Pool(ConnectionInfo, Pool<Client>),
+}
+
+/// Builds a [`RedisSandboxExecutionGuard`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct RedisGuardBuilder {
+    config: GuardConfig,
+    source: Result<Source, RedisError>,
+    pool_size: u32,
+}
+
+impl RedisGuardBuilder {
+    fn new(source: Result<Source, RedisError>) -> Self {
+        Self {
+            config: GuardConfig::default(),
+            source,
+            pool_size: DEFAULT_POOL_SIZE,
+        }
+    }
+
+    guard_settings!();
+
+    /// The most connections that operations use at the same moment. Waiting threads hold none, so a few
+    /// serve hundreds of threads. Default 8, at least 1. A pool passed to
+    /// [`from_pool`](RedisSandboxExecutionGuard::from_pool) keeps its own size.
+    pub const fn pool_size(mut self, size: u32) -> Self {
+        self.pool_size = size;
+        self
+    }
+
+    /// Connects and makes the guard, within the operation timeout.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConfigError::InvalidSetting`] names the setting and the limit; an address that cannot be read is
+    ///   the setting `address`;
+    /// - [`ConfigError::Connect`] when the server cannot be reached, is none, or does not let us in;
+    /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
+    pub fn build(self) -> Result<RedisSandboxExecutionGuard, ConfigError> {
+        self.config.check(&RedisStore::known_capabilities())?;
+        if self.pool_size == 0 {
+            return Err(ConfigError::setting(
+                "pool_size",
+                "0 is too small, the minimum is 1",
+            ));
+        }
+        let source = self.source.map_err(|error| {
+            ConfigError::setting("address", format!("it cannot be used: {error}"))
+        })?;
+        let budget = Budget::new(self.config.operation_timeout);
+        let links = match source {
+            Source::Address(info) => {
+                let first = connect(&info, budget)?;
+                Links::new(info, self.pool_size, first)?
+            }
+            Source::Pool(info, pool) => {
+                connect(&info, budget)?;
+                Links::given(info, pool)
+            }
+        };
+        Ok(RedisSandboxExecutionGuard {
+            guard: LeaseGuard::new(RedisStore::new(links), &self.config)?,
+        })
+    }
+}
+
+/// Opens a connection and makes sure that a Redis server answers on it.
+fn connect(info: &ConnectionInfo, budget: Budget) -> Result<Connection, ConfigError> {
+    let refuse = |error: StoreError| ConfigError::connect(shown(info), error);
+    let mut connection = dial(info, budget).map_err(refuse)?;
+    let mut session = Session {
+        connection: &mut connection,
+        budget,
+        repeated: false,
+    };
+    session
+        .call::<()>(&redis::cmd("PING"))
+        .map_err(|failure| refuse(failure.into_store_error("greeting")))?;
+    warn_of_eviction(&mut session);
+    Ok(connection)
+}
+
+/// Says once if the server may drop leases. A server that does not tell is taken for a good one.
+fn warn_of_eviction(session: &mut Session<'_>) {
+    let info: Result<String, _> = session.call(redis::cmd("INFO").arg("memory"));
+    let Ok(info) = info else {
+        return;
+    };
+    let policy = info
+        .lines()
+        .find_map(|line| line.strip_prefix("maxmemory_policy:"));
+    if let Some(policy) = policy.filter(|policy| *policy != SAFE_POLICY) {
+        log::warn!(
+            target: guard_core::LOG_TARGET,
+            "the Redis server's maxmemory-policy is {policy:?}: it may evict leases; set it to {SAFE_POLICY:?}"
+        );
+    }
+}
+
+/// An address without credentials.
+fn shown(info: &ConnectionInfo) -> String {
+    let scheme = match info.addr() {
+        ConnectionAddr::TcpTls { .. } => "rediss",
+        ConnectionAddr::Unix(_) => "unix",
+        _ => "redis",
+    };
+    let database = info.redis_settings().db();
+    format!("{scheme}://{} (database {database})", info.addr())
+}
+
+impl fmt::Debug for RedisGuardBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = match &self.source {
+            Ok(Source::Address(info) | Source::Pool(info, _)) => shown(info),
+            Err(_) => "(none)".to_owned(),
+        };
+        f.debug_struct("RedisGuardBuilder")
+            .field("address", &address)
+            .field("config", &self.config)
+            .field("pool_size", &self.pool_size)
+            .finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! Opening a connection within a budget.
+//!
+//! The client library bounds each step of a connection's opening, not all of them together: every address
+//! of a host and every answer of the handshake may take the whole timeout. So the host's addresses are
+//! tried one by one here, with a share of the time each, and the handshake is made of commands of ours.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use guard_core::{Budget, StoreError};
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
+
+use crate::error::{classify, out_of_time};
+use crate::session::Session;
+
+const CONNECTING: &str = "connecting";
+
+/// Opens a connection, authenticates and selects the database. Only the resolution of a host's name is
+/// not bounded: the operating system offers no way.
+pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
+    let mut connection = open(info, budget)?;
+    let mut session = Session {
+        connection: &mut connection,
+        budget,
+        repeated: false,
+    };
+    let redis = info.redis_settings();
+    if let Some(password) = redis.password() {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(user) = redis.username() {
+            auth.arg(user);
+        }
+        auth.arg(password);
+        shake_hands(&mut session, &auth, "authenticating")?;
+    }
+    if redis.db() != 0 {
+        let select = redis::cmd("SELECT").arg(redis.db()).to_owned();
+        shake_hands(&mut session, &select, "selecting the database")?;
+    }
+    Ok(connection)
+}
+
+/// A step of the handshake. No command of an operation has been sent yet, so nothing is unknown.
+fn shake_hands(
+    session: &mut Session<'_>,
+    command: &redis::Cmd,
+    step: &str,
+) -> Result<(), StoreError> {
+    use crate::session::Failure::{Answer, Connection, NotSent};
+    session
+        .call::<()>(command)
+        .map_err(|failure| match failure {
+            Answer(error) | Connection(error) => classify(step, error),
+            NotSent(error) => error,
+        })
+}
+
+fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return open_at(info.addr().clone(), info, budget, 1);
+    };
+    let addresses: Vec<SocketAddr> = (host.as_str(), *port)
+        .to_socket_addrs()
+        .map_err(|error| StoreError::transient("resolving the host's name").with_source(error))?
+        .collect();
+    let mut failure = StoreError::transient("the host's name has no addresses");
+    for (index, address) in addresses.iter().enumerate() {
+        let shares = addresses.len() - index;
+        let addr = ConnectionAddr::Tcp(address.ip().to_string(), address.port());
+        match open_at(addr, info, budget, shares) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Opens a connection to one address within a share of what is left of the budget.
+fn open_at(
+    addr: ConnectionAddr,
+    info: &ConnectionInfo,
+    budget: Budget,
+    shares: usize,
+) -> Result<Connection, StoreError> {
+    let remaining = budget.remaining();
+    if remaining.is_zero() {
+        return Err(out_of_time(CONNECTING));
+    }
+    let shares = u32::try_from(shares).unwrap_or(u32::MAX);
+    // Without credentials, database and library name the library's own handshake sends nothing.
+    let bare = info
+        .clone()
+        .set_addr(addr)
+        .set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name());
+    Client::open(bare)
+        .and_then(|client| client.get_connection_with_timeout(remaining / shares))
+        .map_err(|error| classify(CONNECTING, error))
+}
