@@ -1,0 +1,64 @@
+//! What a store has to bring along to be tested.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use guard_core::{
+    Capabilities, ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName,
+};
+
+/// A store under test.
+pub trait Backend: Send + Sync + 'static {
+    /// The store's name.
+    fn name(&self) -> &str;
+
+    /// The bare store, for what a guard would hide.
+    fn store(&self) -> Arc<dyn LeaseStore>;
+
+    /// Makes a further guard on the same slots, with gates and threads of its own, as another process
+    /// would; so one case can play several.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the store's builder says to the settings.
+    fn guard(&self, config: GuardConfig) -> Result<Arc<dyn SandboxExecutionGuard>, ConfigError>;
+
+    /// A program that is not ours and works on the same slots.
+    fn foreign(&self) -> &dyn Foreign;
+
+    /// Starts another process on the same slots: a `lease_holder` that has the store's address as its
+    /// first argument already. `None` for stores that processes cannot share.
+    fn another_process(&self) -> Option<Command> {
+        None
+    }
+
+    /// What the store says that it can do; the suite chooses its cases by it.
+    fn capabilities(&self) -> Capabilities {
+        self.store().capabilities()
+    }
+}
+
+/// A program that is not ours: it reads and writes slots without any of this library's manners.
+pub trait Foreign {
+    /// Writes a token, whoever holds the slot; without a TTL it stays.
+    fn set(&self, slot: &SlotName, token: &str, ttl: Option<Duration>);
+
+    /// Deletes whatever the slot carries.
+    fn delete(&self, slot: &SlotName);
+
+    /// Puts something into the slot that is not a string.
+    fn plant_data(&self, slot: &SlotName);
+
+    /// Whether what [`plant_data`](Self::plant_data) put there still is.
+    fn carries_data(&self, slot: &SlotName) -> bool;
+
+    /// Whether the slot carries exactly this token.
+    fn carries(&self, slot: &SlotName, token: &str) -> bool;
+
+    /// The remaining TTL; `None` if the slot is free, or carries something without one.
+    fn ttl(&self, slot: &SlotName) -> Option<Duration>;
+
+    /// All names that begin with `prefix`, which has no characters that are special in patterns.
+    fn names(&self, prefix: &str) -> Vec<String>;
+}

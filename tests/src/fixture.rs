@@ -1,0 +1,127 @@
+//! What a case starts from.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guard_core::{
+    Budget, GuardConfig, IsolationScope, KeyPrefix, LeaseToken, LeaseTtl, OwnerLabel,
+    SandboxExecutionGuard, SandboxIsolationKey, SandboxLease, SlotName,
+};
+
+use crate::backend::{Backend, Foreign};
+
+/// How long an event may take that must come: long, because machines are noisy and because only failing
+/// cases wait for it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A guard of the cases.
+pub(crate) type Guard = Arc<dyn SandboxExecutionGuard>;
+
+/// Waits until `event` has happened.
+///
+/// # Panics
+///
+/// When that takes longer than [`PATIENCE`].
+#[track_caller]
+pub fn eventually(what: &str, mut event: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !event() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A key prefix that nobody else uses.
+#[must_use]
+pub fn unique_prefix() -> String {
+    let random = LeaseToken::generate(&OwnerLabel::default());
+    format!("conformance-{}", random.as_str())
+}
+
+/// A place of its own in the store: a random prefix, and what is needed to work under it.
+pub(crate) struct Fixture<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) prefix: String,
+}
+
+impl<'a> Fixture<'a> {
+    pub(crate) fn new(backend: &'a dyn Backend) -> Self {
+        Self {
+            backend,
+            prefix: unique_prefix(),
+        }
+    }
+
+    /// Settings for cases: quick looks, and a TTL that no case outlasts but that cleans up after it.
+    pub(crate) fn config(&self) -> GuardConfig {
+        GuardConfig {
+            key_prefix: self.prefix.clone(),
+            lease_ttl: Duration::from_secs(120),
+            retry_interval: Duration::from_millis(5),
+            ..GuardConfig::default()
+        }
+    }
+
+    pub(crate) fn guard(&self) -> Guard {
+        self.guard_with(|_| {})
+    }
+
+    pub(crate) fn guard_with(&self, change: impl FnOnce(&mut GuardConfig)) -> Guard {
+        let mut config = self.config();
+        change(&mut config);
+        self.backend.guard(config).unwrap()
+    }
+
+    /// A guard whose leases last for `ttl`.
+    pub(crate) fn guard_of(&self, ttl: Duration) -> Guard {
+        self.guard_with(|config| config.lease_ttl = ttl)
+    }
+
+    pub(crate) fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
+        KeyPrefix::new(&self.prefix).unwrap().slot(key)
+    }
+
+    pub(crate) fn foreign(&self) -> &'a dyn Foreign {
+        self.backend.foreign()
+    }
+
+    /// What the store has under this fixture's prefix.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.foreign().names(&self.prefix)
+    }
+}
+
+pub(crate) fn key(value: &str) -> SandboxIsolationKey {
+    SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
+}
+
+pub(crate) fn token() -> LeaseToken {
+    LeaseToken::generate(&OwnerLabel::default())
+}
+
+pub(crate) fn ttl(time: Duration) -> LeaseTtl {
+    LeaseTtl::new(time, Duration::MAX).unwrap()
+}
+
+pub(crate) fn budget() -> Budget {
+    Budget::new(PATIENCE)
+}
+
+/// Enters without waiting a slot that is free.
+#[track_caller]
+pub(crate) fn enter(guard: &Guard, key: &SandboxIsolationKey) -> SandboxLease {
+    let lease = guard.try_enter_now(key).unwrap();
+    lease.unwrap_or_else(|| panic!("the slot of {key} is not free"))
+}
+
+#[track_caller]
+pub(crate) fn assert_free(guard: &Guard, key: &SandboxIsolationKey) {
+    drop(enter(guard, key));
+}
+
+#[track_caller]
+pub(crate) fn assert_held(guard: &Guard, key: &SandboxIsolationKey) {
+    let lease = guard.try_enter_now(key).unwrap();
+    assert!(lease.is_none(), "the slot of {key} is free");
+}

@@ -1,0 +1,47 @@
+//! The one suite that every store of sandbox execution guards passes, and real servers to run it on.
+//!
+//! A store joins with a [`Backend`] and a test target without libtest's harness:
+//!
+//! ```ignore
+//! fn main() -> std::process::ExitCode {
+//!     guard_conformance::run(MyBackend::start())
+//! }
+//! ```
+//!
+//! # Map
+//!
+//! | where | what |
+//! |---|---|
+//! | [`backend`] | what a store has to bring along |
+//! | `suite` | the list of cases, and how they run |
+//! | `cases` | the cases, one topic a file, one promise a function |
+//! | `fixture` | what a case starts from: a prefix of its own, guards, keys, waiting for events |
+//! | `waiting` | threads that are known to wait |
+//! | `vectors` | the reader of `data/key-vectors.tsv` |
+//! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
+//! | `src/bin/lease_holder.rs` | the other process |
+//! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
+//! | `tests/memory_controls.rs`, `tests/redis_*.rs` | what only one store can be asked |
+//!
+//! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
+//! nothing is ever flushed. They wait for events; a bound on time stands only where time is the promise.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc
+)]
+
+pub mod backend;
+mod cases;
+mod fixture;
+pub mod redis_server;
+mod suite;
+mod vectors;
+mod waiting;
+
+pub use backend::{Backend, Foreign};
+pub use fixture::{PATIENCE, eventually, unique_prefix};
+pub use suite::run;
+pub use waiting::{Waiting, together};

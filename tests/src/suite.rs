@@ -1,0 +1,208 @@
+//! The list of cases, which exists once, and how they run.
+
+use std::panic::resume_unwind;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use guard_core::Capabilities;
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::backend::Backend;
+use crate::cases;
+
+/// Cases mostly wait, so more of them run at once than there are processors.
+const DEFAULT_TEST_THREADS: usize = 6;
+
+struct Case {
+    name: &'static str,
+    needs: &'static [Need],
+    run: fn(&dyn Backend),
+}
+
+/// What a store must be able to do for a case to apply to it.
+#[derive(Clone, Copy)]
+enum Need {
+    Expiry,
+    Fencing,
+    Sharing,
+    Foreigners,
+}
+
+impl Need {
+    /// Why the case does not apply to a store; `None` if it does.
+    fn missing(self, store: &Capabilities) -> Option<&'static str> {
+        let (there, reason) = match self {
+            Self::Expiry => (store.expires, "its slots do not expire"),
+            Self::Fencing => (store.fencing, "it does not number its leases"),
+            Self::Sharing => (store.shared, "processes cannot share it"),
+            Self::Foreigners => (store.foreign_holders, "foreign programs cannot use it"),
+        };
+        (!there).then_some(reason)
+    }
+}
+
+macro_rules! list {
+    ($($topic:ident { $($case:ident $(needs $need:ident)?),+ $(,)? })+) => {
+        [$($(Case {
+            name: concat!(stringify!($topic), "::", stringify!($case)),
+            needs: &[$(Need::$need)?],
+            run: cases::$topic::$case,
+        }),+),+]
+    };
+}
+
+fn all() -> impl IntoIterator<Item = Case> {
+    list! {
+        exclusion {
+            one_holder_at_a_time_under_load,
+            one_holder_at_a_time_across_two_guards,
+            a_held_slot_lets_nobody_else_in,
+            different_keys_do_not_block_each_other,
+            waiters_of_one_slot_do_not_keep_others_from_another,
+        }
+        release {
+            a_closed_lease_frees_its_slot_at_once,
+            close_is_idempotent,
+            close_works_from_another_thread,
+            of_concurrent_closes_exactly_one_releases,
+            drop_closes,
+            unwinding_closes,
+            run_closes_on_return_and_error,
+            run_closes_on_a_panic,
+            a_foreign_token_is_not_deleted_by_our_close needs Foreigners,
+            closing_a_deleted_slot_answers_already_gone needs Foreigners,
+        }
+        expiry {
+            an_expired_lease_lets_the_next_one_in needs Expiry,
+            two_leases_are_never_valid_at_once needs Expiry,
+            a_late_close_does_no_harm_to_the_next_holder needs Expiry,
+            remaining_and_held_for_tell_a_leases_time,
+            a_renewal_prolongs_the_lease_at_the_store,
+            a_lease_that_is_renewed_outlives_its_ttl needs Expiry,
+        }
+        loss {
+            renewing_a_stolen_slot_is_a_loss_reported_once needs Foreigners,
+            an_expired_lease_is_lost_and_never_held_again needs Expiry,
+            on_lost_of_a_lost_lease_runs_at_once needs Expiry,
+            on_lost_never_runs_after_close needs Expiry,
+            a_callback_may_close_and_drop_everything needs Expiry,
+            a_panicking_callback_harms_nobody needs Expiry,
+        }
+        waiting {
+            waiters_enter_first_come_first_served,
+            a_waiter_that_times_out_leaves_without_disturbing,
+            a_waiter_that_is_interrupted_leaves_without_disturbing,
+            a_timeout_ends_the_wait,
+            a_deadline_ends_the_wait,
+            a_past_deadline_makes_one_attempt,
+            a_zero_timeout_makes_one_attempt,
+            a_huge_timeout_waits_and_does_not_panic,
+            enter_now_takes_a_free_slot_and_does_not_wait_for_a_held_one,
+            a_waiter_enters_once_another_guard_closes,
+            turns_inside_the_process_cost_no_interval,
+        }
+        interrupts {
+            a_pending_interrupt_is_taken_before_a_free_slot_is_touched,
+            enter_now_takes_a_pending_interrupt_too,
+            an_interrupt_ends_a_wait_in_front,
+            an_interrupt_ends_a_wait_in_the_queue,
+            a_threads_own_interrupt_ends_its_wait,
+            one_interrupt_ends_every_wait_that_observes_it,
+            an_interrupt_after_the_grant_stays_pending,
+            an_interrupt_is_reported_once,
+            with_both_pending_the_passed_handle_is_reported,
+            an_interrupt_ends_a_wait_promptly,
+        }
+        closing {
+            closing_the_guard_wakes_all_waiters,
+            a_closed_guard_takes_no_entries,
+            leases_in_hand_stay_good_when_the_guard_closes,
+            closing_one_guard_leaves_the_others_open,
+        }
+        holder {
+            a_free_slot_has_no_holder,
+            a_holder_shows_its_owner_and_never_its_token,
+            a_foreign_holder_may_have_no_ttl needs Foreigners,
+        }
+        foreign {
+            a_foreign_holder_keeps_us_out_until_its_ttl needs Foreigners,
+            a_foreign_holder_without_ttl_keeps_us_out_until_it_deletes needs Foreigners,
+            a_foreign_delete_lets_the_next_one_in needs Foreigners,
+            foreign_data_is_a_permanent_error_and_stays needs Foreigners,
+            closing_over_foreign_data_leaves_it_there needs Foreigners,
+        }
+        keys {
+            prefixes_keep_guards_apart_and_equal_ones_share,
+            slot_names_are_those_of_the_vectors,
+            keys_resolve_as_the_vectors_say,
+            illegal_keys_are_refused,
+            bad_settings_are_refused_by_name,
+            the_longest_ttl_can_be_held,
+        }
+        contract {
+            acquire_repeated_for_a_token_grants_again_with_a_fresh_ttl,
+            acquire_answers_held_with_the_remaining_time,
+            renew_gives_a_fresh_ttl_to_its_own_token_only,
+            renew_many_answers_in_order,
+            release_is_for_the_own_token_only_and_final,
+            hand_over_swaps_once_however_often_it_is_asked,
+            hand_over_from_a_token_that_does_not_hold_changes_nothing,
+            the_store_enforces_the_ttl needs Expiry,
+            fencing_tokens_grow_over_release_and_hand_over needs Fencing,
+            fencing_tokens_grow_over_expiry needs Fencing,
+            operations_on_foreign_data_change_nothing needs Foreigners,
+        }
+        lifecycle {
+            nothing_is_left_in_the_store,
+            leases_outlive_their_guard,
+            no_thread_outlives_the_last_guard_and_lease,
+        }
+        processes {
+            another_process_excludes_us_until_it_closes needs Sharing,
+            a_killed_process_frees_its_slot_at_its_ttl needs Sharing,
+            no_update_is_lost_between_processes needs Sharing,
+        }
+    }
+}
+
+/// Runs the suite on a store as the command line asks; the `main` of a test target without a harness.
+///
+/// The backend is dropped before this returns, so a server that it started is gone before the process is.
+pub fn run(backend: impl Backend) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(DEFAULT_TEST_THREADS);
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let trials = all().into_iter().map(|case| case.trial(&backend)).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    drop(backend);
+    conclusion.exit_code()
+}
+
+impl Case {
+    fn trial(self, backend: &Arc<dyn Backend>) -> Trial {
+        let capabilities = backend.capabilities();
+        if let Some(reason) = self
+            .needs
+            .iter()
+            .find_map(|need| need.missing(&capabilities))
+        {
+            let reason = format!("not for the {} store: {reason}", backend.name());
+            let kind = reason.clone();
+            // Ignored when it is asked for, too: it must never read as passed.
+            let skip = move || Ok(Completion::ignored_with(&reason));
+            return Trial::ignorable_test(self.name, skip)
+                .with_ignored_flag(true)
+                .with_kind(kind);
+        }
+        let backend = Arc::clone(backend);
+        Trial::test(self.name, move || {
+            // A thread of its own: an interrupt that a failed case left behind must not reach the next.
+            let case = || (self.run)(&*backend);
+            match thread::scope(|scope| scope.spawn(case).join()) {
+                Ok(()) => Ok(()),
+                Err(panic) => resume_unwind(panic),
+            }
+        })
+    }
+}

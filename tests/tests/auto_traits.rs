@@ -1,0 +1,65 @@
+//! What callers may do with the types, checked by the compiler.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use guard_core::{
+    ConfigError, GuardError, Interrupt, LeaseStore, LeaseToken, NoopGuard, SandboxExecutionGuard,
+    SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait,
+};
+use guard_memory::{ManualClock, MemorySandboxExecutionGuard, MemoryStore};
+use guard_redis::{RedisSandboxExecutionGuard, RedisStore};
+
+fn shared<T: Send + Sync + ?Sized>() {}
+fn owned<T: Send + Sync + Debug + 'static>() {}
+fn guard<G: SandboxExecutionGuard + ?Sized>() {}
+fn cloned<T: Clone>() {}
+
+#[test]
+fn leases_and_guards_go_to_any_thread() {
+    owned::<SandboxLease>();
+    owned::<MemorySandboxExecutionGuard>();
+    owned::<RedisSandboxExecutionGuard>();
+    owned::<MemoryStore>();
+    owned::<RedisStore>();
+    owned::<ManualClock>();
+    owned::<NoopGuard>();
+    owned::<Interrupt>();
+    owned::<LeaseToken>();
+    owned::<SandboxIsolationKey>();
+    owned::<SlotName>();
+    owned::<Wait<'static>>();
+}
+
+#[test]
+fn guards_are_handles() {
+    cloned::<MemorySandboxExecutionGuard>();
+    cloned::<RedisSandboxExecutionGuard>();
+}
+
+#[test]
+fn errors_travel_in_any_error_type() {
+    fn error<E: std::error::Error + Clone + Send + Sync + 'static>() {}
+    error::<GuardError>();
+    error::<ConfigError>();
+    error::<StoreError>();
+}
+
+#[test]
+fn the_traits_make_objects_and_are_forwarded_to_them() {
+    shared::<dyn SandboxExecutionGuard>();
+    shared::<dyn LeaseStore>();
+    guard::<dyn SandboxExecutionGuard>();
+    guard::<&dyn SandboxExecutionGuard>();
+    guard::<Box<dyn SandboxExecutionGuard>>();
+    guard::<Arc<dyn SandboxExecutionGuard>>();
+    guard::<&Arc<Box<MemorySandboxExecutionGuard>>>();
+}
+
+#[test]
+fn an_object_behind_an_arc_runs_work() {
+    let guard: Arc<dyn SandboxExecutionGuard> = Arc::new(NoopGuard);
+    let key = SandboxIsolationKey::global();
+    let answer = guard.run(&key, Wait::not_at_all(), |lease| lease.is_held());
+    assert!(answer.is_ok_and(|held| held));
+}

@@ -1,0 +1,91 @@
+//! Addresses that cannot work.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Instant;
+
+use guard_conformance::redis_server::{RedisServer, Setup};
+use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
+
+use crate::SLACK;
+use crate::passwords::everything_said;
+
+/// Building fails at once, in words that `expected` is among.
+#[track_caller]
+fn refused(url: &str, expected: &str) -> ConfigError {
+    let before = Instant::now();
+    let error = RedisSandboxExecutionGuard::builder(url)
+        .build()
+        .expect_err(url);
+    assert!(
+        before.elapsed() < SLACK,
+        "{url} took {:?}",
+        before.elapsed()
+    );
+    let text = everything_said(&error);
+    assert!(text.contains(expected), "{expected:?} not in {text}");
+    error
+}
+
+#[test]
+fn what_is_no_redis_url_is_refused_as_a_setting() {
+    for url in [
+        "",
+        "not a url",
+        "127.0.0.1:6379",
+        "http://127.0.0.1:6379",
+        "redis://127.0.0.1:99999",
+        "redis://127.0.0.1:port",
+        "redis://127.0.0.1/database",
+        "redis://",
+    ] {
+        let error = refused(url, "address");
+        assert!(
+            matches!(error, ConfigError::InvalidSetting { .. }),
+            "{url}: {error:?}"
+        );
+        assert!(!error.is_transient());
+    }
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_refused() {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let error = refused(&format!("redis://127.0.0.1:{port}"), &port.to_string());
+    assert!(matches!(error, ConfigError::Connect { .. }), "{error:?}");
+    assert!(error.is_transient(), "the server may come up");
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_refused() {
+    let error = refused("unix:///nowhere/redis.sock", "/nowhere/redis.sock");
+    assert!(matches!(error, ConfigError::Connect { .. }), "{error:?}");
+}
+
+#[test]
+fn a_database_out_of_range_is_refused() {
+    let server = RedisServer::start();
+    let url = format!("redis://127.0.0.1:{}/99", server.port());
+    let error = refused(&url, "database");
+    assert!(matches!(error, ConfigError::Connect { .. }), "{error:?}");
+    assert!(!error.is_transient());
+}
+
+#[test]
+fn a_server_that_is_full_may_have_room_later() {
+    let server = RedisServer::start_with(Setup {
+        arguments: ["--maxclients", "2"].map(str::to_owned).into(),
+        ..Setup::default()
+    });
+    // The second place is left for `redis-cli`; every further guard wants one.
+    let first = RedisSandboxExecutionGuard::builder(server.url())
+        .build()
+        .unwrap();
+    let second = RedisSandboxExecutionGuard::builder(server.url())
+        .build()
+        .unwrap();
+    let error = refused(&server.url(), "max number of clients");
+    assert!(error.is_transient(), "{error:?}");
+    drop((first, second));
+}
