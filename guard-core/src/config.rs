@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::ConfigError;
+use crate::row::RowLimits;
 use crate::slot::{DEFAULT_KEY_PREFIX, KeyPrefix};
 use crate::store::Capabilities;
 use crate::token::OwnerLabel;
@@ -17,6 +18,11 @@ pub const DEFAULT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default of `outage_tolerance`: 10 s.
 pub const DEFAULT_OUTAGE_TOLERANCE: Duration = Duration::from_secs(10);
+
+/// The default of `max_hand_overs`: 16.
+pub const DEFAULT_MAX_HAND_OVERS: u32 = 16;
+/// The default of `max_hand_over_time`: 1 s.
+pub const DEFAULT_MAX_HAND_OVER_TIME: Duration = Duration::from_secs(1);
 
 /// The shortest interval and timeout.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -37,6 +43,10 @@ pub struct GuardConfig {
     pub operation_timeout: Duration,
     /// How long waiting entries put up with a store that fails.
     pub outage_tolerance: Duration,
+    /// How often a slot is handed over in a row inside the process.
+    pub max_hand_overs: u32,
+    /// How long a slot is handed over in a row inside the process.
+    pub max_hand_over_time: Duration,
     /// How long the end of the guard waits for releases under way; the operation timeout if `None`.
     pub shutdown_grace: Option<Duration>,
     /// A label for operators that ends up in the token.
@@ -53,6 +63,8 @@ impl Default for GuardConfig {
             key_prefix: DEFAULT_KEY_PREFIX.to_owned(),
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             outage_tolerance: DEFAULT_OUTAGE_TOLERANCE,
+            max_hand_overs: DEFAULT_MAX_HAND_OVERS,
+            max_hand_over_time: DEFAULT_MAX_HAND_OVER_TIME,
             shutdown_grace: None,
             owner: None,
             clock: Arc::new(SystemClock),
@@ -68,6 +80,8 @@ impl fmt::Debug for GuardConfig {
             .field("key_prefix", &self.key_prefix)
             .field("operation_timeout", &self.operation_timeout)
             .field("outage_tolerance", &self.outage_tolerance)
+            .field("max_hand_overs", &self.max_hand_overs)
+            .field("max_hand_over_time", &self.max_hand_over_time)
             .field("shutdown_grace", &self.shutdown_grace)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
@@ -82,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) prefix: KeyPrefix,
     pub(crate) operation_timeout: Duration,
     pub(crate) outage_tolerance: Duration,
+    pub(crate) row_limits: RowLimits,
     pub(crate) shutdown_grace: Duration,
     pub(crate) owner: OwnerLabel,
 }
@@ -106,6 +121,10 @@ impl GuardConfig {
             prefix: KeyPrefix::new(&self.key_prefix)?,
             operation_timeout: self.operation_timeout,
             outage_tolerance: self.outage_tolerance,
+            row_limits: RowLimits {
+                count: self.max_hand_overs,
+                time: self.max_hand_over_time,
+            },
             shutdown_grace: self.shutdown_grace.unwrap_or(self.operation_timeout),
             owner: self
                 .owner
@@ -176,6 +195,22 @@ macro_rules! guard_settings {
         #[must_use]
         pub fn outage_tolerance(mut self, tolerance: ::std::time::Duration) -> Self {
             self.config.outage_tolerance = tolerance;
+            self
+        }
+
+        /// How often in a row a lease that is closed hands its slot to the next thread of this process,
+        /// which costs the store half, before other processes get their turn. Zero never does. Default 16.
+        #[must_use]
+        pub fn max_hand_overs(mut self, count: u32) -> Self {
+            self.config.max_hand_overs = count;
+            self
+        }
+
+        /// How long in a row leases that are closed hand their slot on inside this process, counted from
+        /// the first hand-over and checked at each close. Default 1 s.
+        #[must_use]
+        pub fn max_hand_over_time(mut self, time: ::std::time::Duration) -> Self {
+            self.config.max_hand_over_time = time;
             self
         }
 

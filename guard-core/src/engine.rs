@@ -11,7 +11,9 @@ use crate::error::ConfigError;
 use crate::gate::Gates;
 use crate::keeper::Keeper;
 use crate::outage::Outages;
+use crate::slot::SlotName;
 use crate::store::LeaseStore;
+use crate::token::LeaseToken;
 use crate::ttl::after;
 
 /// The shared part of a guard. It lives as long as the guard or one of its leases does.
@@ -48,6 +50,16 @@ impl<S: LeaseStore> Engine<S> {
             keeper,
             callbacks: Callbacks::default(),
         })
+    }
+
+    pub(crate) fn new_token(&self) -> LeaseToken {
+        LeaseToken::generate(&self.settings.owner)
+    }
+
+    /// Frees `slot` of `token` in the background, for as long as the token might hold it.
+    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken) {
+        self.keeper
+            .release_later(slot, token, self.settings.ttl.get());
     }
 }
 

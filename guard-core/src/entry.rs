@@ -6,19 +6,22 @@ use std::time::{Duration, Instant};
 use crate::backoff::{Backoff, jittered};
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
+use crate::gate::Place;
 use crate::held::HeldLease;
 use crate::interrupt::Observation;
 use crate::lease::SandboxLease;
+use crate::row::Row;
 use crate::slot::SlotName;
 use crate::store::{Acquired, LeaseStore, NodeId, Watch};
-use crate::token::{FencingToken, LeaseToken};
+use crate::token::LeaseToken;
 use crate::ttl::{Budget, after};
-use crate::wait::{Wait, pause_until};
-use crate::waiter::{Verdict, Waiter, Waker};
+use crate::wait::{Wait, earlier, pause_until};
+use crate::waiter::{Grant, Verdict, Waiter, Waker};
 
 /// How often at least a watched slot is looked at: the net under wake-ups that did not come.
 const WATCHED_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest time between two looks that find the slot held.
+/// The shortest time between two looks that a wake-up caused and that found the slot held. Also how long
+/// an entry that expects to be handed the slot waits before it looks.
 const LOOK_SPACING: Duration = Duration::from_millis(20);
 /// Added to the holder's remaining TTL, so that the look comes after the expiry and not just before it.
 const PAST_EXPIRY: Duration = Duration::from_millis(1);
@@ -30,11 +33,11 @@ pub(crate) fn enter<S: LeaseStore>(
     wait: Wait<'_>,
 ) -> Result<SandboxLease, GuardError> {
     let started = Instant::now();
-    let waiter = Arc::new(Waiter::default());
+    let waiter = Arc::new(Waiter::new(engine.new_token()));
     let node = engine.store.node(slot);
     // Interrupts come first: one that is pending is taken before a free slot is touched.
     let _observation = Observation::start(&waiter, wait.interrupt());
-    let _place = engine.gates.join(slot, node, &waiter);
+    let place = engine.gates.join(slot, node, &waiter);
     let entry = Entry {
         engine,
         slot,
@@ -43,11 +46,12 @@ pub(crate) fn enter<S: LeaseStore>(
         started,
         deadline: wait.deadline(started),
     };
-    let outcome = if waiter.wait_for_front(entry.deadline) {
+    let verdict = if waiter.wait_for_front(entry.deadline) {
         entry.attempt()
     } else {
-        Err(entry.error(waiter.conclude(Verdict::TimedOut)))
+        waiter.conclude(Verdict::TimedOut)
     };
+    let outcome = entry.finish(verdict, place);
     entry.log(&outcome);
     outcome
 }
@@ -62,136 +66,135 @@ struct Entry<'a, S: LeaseStore> {
 }
 
 /// What the attempts of an entry have come to so far.
+#[derive(Default)]
 struct Attempts {
-    token: LeaseToken,
-    /// Whether a command of the token may still take effect.
-    doubt: bool,
     backoff: Backoff,
     watch: Option<Watch>,
-    last_look: Option<Instant>,
+    /// Whether a wake-up caused the next look.
+    woken: bool,
+    /// When a look that a wake-up caused last found the slot held.
+    woken_in_vain: Option<Instant>,
+    /// Whether another process was seen to hold the slot.
+    contested: bool,
 }
 
 /// What follows an attempt.
 enum Next {
-    /// The entry has its lease.
-    Enter(SandboxLease),
-    /// The entry pauses, or times out if its deadline is earlier.
-    Pause(Duration),
-    /// The entry ends unless it was decided already; if its deadline has passed, then in any case.
-    Fail { error: StoreError, pause: Duration },
-    /// The entry ends with this verdict or an earlier one.
+    /// The entry ends with this verdict or with the one that came first.
     End(Verdict),
+    /// The entry pauses, or times out if it is late.
+    Pause(Duration),
+    /// The entry pauses, or fails if it is late.
+    Retry(StoreError, Duration),
 }
 
 impl<S: LeaseStore> Entry<'_, S> {
-    /// Attempts until there is an outcome. The entry is in front of its gate.
-    fn attempt(&self) -> Result<SandboxLease, GuardError> {
-        let mut attempts = Attempts {
-            token: self.new_token(),
-            doubt: false,
-            backoff: Backoff::default(),
-            watch: None,
-            last_look: None,
-        };
+    /// Attempts until there is a verdict. The entry is in front of its gate.
+    fn attempt(&self) -> Verdict {
+        let mut attempts = Attempts::default();
+        if self.waiter.expects_hand_over() {
+            attempts.woken = self.waiter.pause(pause_until(LOOK_SPACING, self.deadline));
+            if let Some(verdict) = self.waiter.verdict() {
+                return verdict;
+            }
+            if self.is_late() {
+                return self.waiter.conclude(Verdict::TimedOut);
+            }
+        }
         loop {
-            let (verdict, pause) = match self.attempt_once(&mut attempts) {
-                Next::Enter(lease) => return Ok(lease),
-                Next::End(verdict) => return self.end(attempts, verdict),
+            let (if_late, pause) = match self.attempt_once(&mut attempts) {
+                Next::End(verdict) => return self.waiter.conclude(verdict),
                 Next::Pause(pause) => (Verdict::TimedOut, pause),
-                Next::Fail { error, pause } => (Verdict::Failed(error), pause),
+                Next::Retry(error, pause) => (Verdict::Failed(error), pause),
             };
             if self.is_late() {
-                return self.end(attempts, verdict);
+                return self.waiter.conclude(if_late);
             }
-            self.waiter.pause(Some(pause_until(pause, self.deadline)));
-            // The holder may change its slot often: this bounds what that costs the store.
-            if let Some(looked) = attempts.last_look {
-                let rest = after(looked, LOOK_SPACING);
-                self.waiter.rest(pause_until(
-                    rest.saturating_duration_since(Instant::now()),
-                    self.deadline,
-                ));
+            attempts.woken = self.waiter.pause(pause_until(pause, self.deadline));
+            // A holder may change its slot often: this bounds what that costs the store.
+            if attempts.woken
+                && let Some(in_vain) = attempts.woken_in_vain
+            {
+                self.waiter
+                    .rest(earlier(after(in_vain, LOOK_SPACING), self.deadline));
             }
             if let Some(verdict) = self.waiter.verdict() {
-                return self.end(attempts, verdict);
+                return verdict;
             }
         }
     }
 
     fn attempt_once(&self, attempts: &mut Attempts) -> Next {
         let engine = self.engine;
+        let token = self.waiter.token();
         let budget = Budget::new(engine.settings.operation_timeout);
+        let held_here = engine.gates.is_held(self.slot);
         let sent = engine.clock.now();
         let answer = engine
             .store
-            .acquire(self.slot, &attempts.token, engine.settings.ttl, budget);
+            .acquire(self.slot, &token, engine.settings.ttl, budget);
         match answer {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
-                let deadline = after(sent, engine.settings.ttl.validity());
-                self.granted(attempts, fencing, deadline, budget)
+                let grant = Grant {
+                    token,
+                    fencing,
+                    deadline: after(sent, engine.settings.ttl.validity()),
+                    row: Row::begin(attempts.contested),
+                };
+                self.granted(attempts, grant, budget)
             }
             Ok(Acquired::Held { remaining }) => {
                 self.answered(attempts);
+                attempts.contested |= !held_here && !engine.gates.is_held(self.slot);
                 self.held(attempts, remaining)
             }
             Err(error) => {
-                attempts.doubt |= error.is_unknown();
+                if error.is_unknown() {
+                    self.waiter.doubt();
+                }
                 self.failed(attempts, error)
             }
         }
     }
 
-    fn granted(
-        &self,
-        attempts: &mut Attempts,
-        fencing: Option<FencingToken>,
-        deadline: Instant,
-        budget: Budget,
-    ) -> Next {
+    fn granted(&self, attempts: &mut Attempts, grant: Grant, budget: Budget) -> Next {
         let engine = self.engine;
-        if engine.clock.now() >= deadline {
-            log::warn!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?}: a grant took longer than the TTL of {:?} and does not count",
-                self.slot, engine.settings.ttl.get()
-            );
+        if engine.clock.now() >= grant.deadline {
             // A released token is spent: the entry goes on with another one.
-            let late = std::mem::replace(&mut attempts.token, self.new_token());
-            self.give_back(&late, budget);
-            attempts.doubt = false;
-            return Next::Pause(attempts.backoff.next_pause());
-        }
-        match self.waiter.conclude(Verdict::Granted) {
-            Verdict::Granted => Next::Enter(SandboxLease::new(Arc::new(HeldLease::new(
-                Arc::clone(engine),
-                self.slot.clone(),
-                attempts.token.clone(),
-                fencing,
-                deadline,
-            )))),
-            decided => {
-                self.give_back(&attempts.token, budget);
-                attempts.doubt = false;
-                Next::End(decided)
+            if self.waiter.replace_token(engine.new_token()) {
+                log::warn!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?}: a grant took longer than the TTL of {:?} and does not count",
+                    self.slot, engine.settings.ttl.get()
+                );
+                self.give_back(&grant.token, budget);
+                return Next::Pause(attempts.backoff.next_pause());
             }
         }
+        let token = grant.token.clone();
+        let verdict = self.waiter.conclude(Verdict::Granted(grant));
+        if !matches!(verdict, Verdict::Granted(_)) {
+            self.give_back(&token, budget);
+        }
+        Next::End(verdict)
     }
 
     fn held(&self, attempts: &mut Attempts, remaining: Option<Duration>) -> Next {
         let engine = self.engine;
-        attempts.last_look = Some(Instant::now());
+        attempts.woken_in_vain = attempts.woken.then(Instant::now);
         if attempts.watch.is_none() && !self.is_late() {
             attempts.watch = engine.store.watch(self.slot, &Waker::new(self.waiter));
-            if attempts.watch.is_some() {
+            if attempts.watch.as_ref().is_some_and(Watch::is_healthy) {
                 // What happened between the look and the watch has to be looked for.
-                attempts.last_look = None;
                 return Next::Pause(Duration::ZERO);
             }
         }
-        let interval = match attempts.watch {
-            Some(_) => engine.settings.retry_interval.max(WATCHED_INTERVAL),
-            None => engine.settings.retry_interval,
+        let interval = match &attempts.watch {
+            Some(watch) if watch.is_healthy() => {
+                engine.settings.retry_interval.max(WATCHED_INTERVAL)
+            }
+            _ => engine.settings.retry_interval,
         };
         let expiry = remaining.map_or(Duration::MAX, |time| time.saturating_add(PAST_EXPIRY));
         Next::Pause(jittered(interval).min(expiry))
@@ -213,8 +216,7 @@ impl<S: LeaseStore> Entry<'_, S> {
             "sandbox slot {:?}: an attempt failed, the store has been failing for {failing_for:?}: {error}",
             self.slot
         );
-        let pause = attempts.backoff.next_pause();
-        Next::Fail { error, pause }
+        Next::Retry(error, attempts.backoff.next_pause())
     }
 
     fn answered(&self, attempts: &mut Attempts) {
@@ -224,14 +226,6 @@ impl<S: LeaseStore> Entry<'_, S> {
         }
     }
 
-    /// Ends the entry without a lease: with `verdict`, or with the one that came first.
-    fn end(&self, attempts: Attempts, verdict: Verdict) -> Result<SandboxLease, GuardError> {
-        if attempts.doubt {
-            self.release_later(attempts.token);
-        }
-        Err(self.error(self.waiter.conclude(verdict)))
-    }
-
     /// Gives back a grant that nobody takes, within what is left of the operation that brought it.
     fn give_back(&self, token: &LeaseToken, budget: Budget) {
         if let Err(error) = self.engine.store.release(self.slot, token, budget) {
@@ -239,38 +233,35 @@ impl<S: LeaseStore> Entry<'_, S> {
                 target: crate::LOG_TARGET,
                 "sandbox slot {:?}: a grant is given back in the background: {error}", self.slot
             );
-            self.release_later(token.clone());
+            self.engine.release_later(self.slot, token.clone());
         }
     }
 
-    fn release_later(&self, token: LeaseToken) {
-        let ttl = self.engine.settings.ttl.get();
-        self.engine
-            .keeper
-            .release_later(self.slot.clone(), token, ttl);
-    }
-
-    fn new_token(&self) -> LeaseToken {
-        LeaseToken::generate(&self.engine.settings.owner)
+    /// Leaves the gate: with a lease, or with an error and nothing of this entry's in the slot.
+    fn finish(&self, verdict: Verdict, place: Place<'_>) -> Result<SandboxLease, GuardError> {
+        let slot = self.slot.to_string();
+        if !matches!(verdict, Verdict::Granted(_)) && self.waiter.in_doubt() {
+            self.engine.release_later(self.slot, self.waiter.token());
+        }
+        Err(match verdict {
+            Verdict::Granted(grant) => {
+                place.enter(grant.token.clone());
+                let lease = HeldLease::new(Arc::clone(self.engine), self.slot.clone(), grant);
+                return Ok(SandboxLease::new(Arc::new(lease)));
+            }
+            Verdict::Interrupted => GuardError::Interrupted { slot },
+            Verdict::Closed => GuardError::Closed { slot },
+            Verdict::Failed(error) => GuardError::store(self.slot, error),
+            Verdict::TimedOut => GuardError::TimedOut {
+                slot,
+                waited: self.started.elapsed(),
+            },
+        })
     }
 
     fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline <= Instant::now())
-    }
-
-    fn error(&self, verdict: Verdict) -> GuardError {
-        let slot = self.slot.to_string();
-        match verdict {
-            Verdict::Interrupted => GuardError::Interrupted { slot },
-            Verdict::Closed => GuardError::Closed { slot },
-            Verdict::Failed(error) => GuardError::store(self.slot, error),
-            // `Granted` cannot be: only the entry itself concludes so, and then it has its lease.
-            Verdict::TimedOut | Verdict::Granted => GuardError::TimedOut {
-                slot,
-                waited: self.started.elapsed(),
-            },
-        }
     }
 
     fn log(&self, outcome: &Result<SandboxLease, GuardError>) {

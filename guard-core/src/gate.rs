@@ -1,19 +1,20 @@
 //! First come, first served: the threads of this process that want the same slot.
 //!
-//! Only the entry in front of a gate talks to the store. A gate exists while somebody is in it; a slot
-//! that nobody enters costs no memory.
+//! Only the entry in front of a gate talks to the store. A gate exists while somebody is in it or a lease of
+//! this process holds its slot; a slot that nobody enters costs no memory.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap, RandomState};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-
-use parking_lot::Mutex;
+use std::time::Instant;
 
 use crate::error::StoreError;
 use crate::slot::SlotName;
 use crate::store::NodeId;
-use crate::waiter::{Verdict, Waiter};
+use crate::sync::Mutex;
+use crate::token::LeaseToken;
+use crate::waiter::{Grant, Received, Verdict, Waiter};
 
 const SHARDS: usize = 32;
 
@@ -25,27 +26,37 @@ pub(crate) struct Gates {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-/// Protected by the shard's lock: the queues of its slots, and whether the guard takes entries. A queue's
-/// `front` is the one entry that was told to be in front. Under the lock only the lock of a waiter, which
-/// is a leaf, is taken.
+/// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
+/// entries or a holder, and its first entry was told that it is in front. Under the lock only the lock of a
+/// waiter, which is a leaf, is taken.
 #[derive(Debug, Default)]
 struct Shard {
     closed: bool,
-    queues: HashMap<SlotName, Queue>,
+    gates: HashMap<SlotName, Gate>,
 }
 
 #[derive(Debug)]
-struct Queue {
+struct Gate {
     node: NodeId,
-    front: Arc<Waiter>,
-    behind: VecDeque<Arc<Waiter>>,
+    queue: VecDeque<Arc<Waiter>>,
+    /// The token of this process's lease that holds the slot, as far as is known here.
+    holder: Option<LeaseToken>,
+}
+
+/// What the entry in front does when the slot comes free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// It looks at once.
+    AtOnce,
+    /// It leaves the slot to other processes until its watch wakes it, or this moment.
+    By(Instant),
 }
 
 impl Default for Gates {
     fn default() -> Self {
         Self {
             hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
         }
     }
 }
@@ -70,45 +81,94 @@ impl Gates {
         if shard.closed {
             waiter.decide(Verdict::Closed);
         }
-        match shard.queues.entry(slot.clone()) {
-            Entry::Vacant(gate) => {
-                gate.insert(Queue {
-                    node,
-                    front: Arc::clone(waiter),
-                    behind: VecDeque::new(),
-                });
-                waiter.move_to_front();
-            }
-            Entry::Occupied(mut gate) => gate.get_mut().behind.push_back(Arc::clone(waiter)),
+        let gate = shard.gates.entry(slot.clone()).or_insert_with(|| Gate {
+            node,
+            queue: VecDeque::new(),
+            holder: None,
+        });
+        if gate.queue.is_empty() {
+            waiter.move_to_front(false);
         }
+        gate.queue.push_back(Arc::clone(waiter));
         Place {
             gates: self,
             slot,
             waiter,
+            entered: None,
         }
     }
 
-    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>) {
+    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>, entered: Option<LeaseToken>) {
         let mut shard = self.shard(slot).lock();
-        let Entry::Occupied(mut gate) = shard.queues.entry(slot.clone()) else {
+        let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
             return;
         };
-        let queue = gate.get_mut();
-        if !Arc::ptr_eq(&queue.front, waiter) {
-            queue.behind.retain(|other| !Arc::ptr_eq(other, waiter));
-        } else if let Some(next) = queue.behind.pop_front() {
-            next.move_to_front();
-            queue.front = next;
-        } else {
-            gate.remove();
+        let gate = entry.get_mut();
+        let was_front = gate
+            .queue
+            .front()
+            .is_some_and(|front| Arc::ptr_eq(front, waiter));
+        gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
+        if was_front && let Some(next) = gate.queue.front() {
+            next.move_to_front(entered.is_some());
+        }
+        if entered.is_some() {
+            gate.holder = entered;
+        }
+        if gate.is_idle() {
+            entry.remove();
         }
     }
 
-    /// Makes the entry in front of a slot's gate look at once.
-    pub(crate) fn nudge(&self, slot: &SlotName) {
+    /// Whether a lease of this process holds the slot, as far as is known here.
+    pub(crate) fn is_held(&self, slot: &SlotName) -> bool {
         let shard = self.shard(slot).lock();
-        if let Some(queue) = shard.queues.get(slot) {
-            queue.front.wake();
+        shard
+            .gates
+            .get(slot)
+            .is_some_and(|gate| gate.holder.is_some())
+    }
+
+    /// The first entry in line that is undecided, with its token.
+    pub(crate) fn receiver(&self, slot: &SlotName) -> Option<(Arc<Waiter>, LeaseToken)> {
+        let shard = self.shard(slot).lock();
+        let queue = &shard.gates.get(slot)?.queue;
+        queue
+            .iter()
+            .find_map(|waiter| Some((Arc::clone(waiter), waiter.undecided_token()?)))
+    }
+
+    /// Hands a grant to an entry.
+    pub(crate) fn hand(&self, slot: &SlotName, receiver: &Waiter, grant: Grant) -> Received {
+        let mut shard = self.shard(slot).lock();
+        let token = grant.token.clone();
+        let received = receiver.receive(grant);
+        // Under the same lock, so that the receiver's own closing comes after it.
+        if received == Received::Taken
+            && let Some(gate) = shard.gates.get_mut(slot)
+        {
+            gate.holder = Some(token);
+        }
+        received
+    }
+
+    /// Notes that the lease of `token` has given the slot back, and lets the next entry follow.
+    pub(crate) fn freed(&self, slot: &SlotName, token: &LeaseToken, follow: Follow) {
+        let mut shard = self.shard(slot).lock();
+        let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
+            return;
+        };
+        let gate = entry.get_mut();
+        if gate.holder.as_ref() == Some(token) {
+            gate.holder = None;
+        }
+        match (gate.queue.front(), follow) {
+            (Some(front), Follow::AtOnce) => front.wake(),
+            (Some(front), Follow::By(moment)) => front.wake_by(moment),
+            (None, _) => {}
+        }
+        if gate.is_idle() {
+            entry.remove();
         }
     }
 
@@ -125,18 +185,29 @@ impl Gates {
     pub(crate) fn fail_node(&self, node: NodeId, error: &StoreError) {
         let verdict = Verdict::Failed(error.clone());
         for shard in &self.shards {
-            shard
-                .lock()
-                .decide_all(&verdict, |queue| queue.node == node);
+            shard.lock().decide_all(&verdict, |gate| gate.node == node);
         }
+    }
+
+    /// Whether there is no gate at all.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shards
+            .iter()
+            .all(|shard| shard.lock().gates.is_empty())
+    }
+}
+
+impl Gate {
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.holder.is_none()
     }
 }
 
 impl Shard {
-    fn decide_all(&self, verdict: &Verdict, affected: impl Fn(&Queue) -> bool) {
-        for queue in self.queues.values().filter(|queue| affected(queue)) {
-            queue.front.decide(verdict.clone());
-            for waiter in &queue.behind {
+    fn decide_all(&self, verdict: &Verdict, affected: impl Fn(&Gate) -> bool) {
+        for gate in self.gates.values().filter(|gate| affected(gate)) {
+            for waiter in &gate.queue {
                 waiter.decide(verdict.clone());
             }
         }
@@ -149,26 +220,38 @@ pub(crate) struct Place<'a> {
     gates: &'a Gates,
     slot: &'a SlotName,
     waiter: &'a Arc<Waiter>,
+    entered: Option<LeaseToken>,
+}
+
+impl Place<'_> {
+    /// Leaves the gate with a lease: the next one waits for it to be handed over.
+    pub(crate) fn enter(mut self, token: LeaseToken) {
+        self.entered = Some(token);
+    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.gates.leave(self.slot, self.waiter);
+        self.gates
+            .leave(self.slot, self.waiter, self.entered.take());
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::key::SandboxIsolationKey;
     use crate::slot::KeyPrefix;
+    use crate::token::OwnerLabel;
 
     fn slot() -> SlotName {
         KeyPrefix::new("test")
             .unwrap()
             .slot(&SandboxIsolationKey::global())
+    }
+
+    fn waiter() -> Arc<Waiter> {
+        Arc::new(Waiter::new(LeaseToken::generate(&OwnerLabel::default())))
     }
 
     fn in_front(waiter: &Waiter) -> bool {
@@ -178,7 +261,7 @@ mod tests {
     #[test]
     fn the_front_passes_on_in_order_and_leavers_disturb_nobody() {
         let (gates, slot) = (Gates::default(), slot());
-        let waiters = [(); 4].map(|()| Arc::new(Waiter::default()));
+        let waiters = [(); 4].map(|()| waiter());
         let [a, b, c, d] = waiters.each_ref().map(|w| gates.join(&slot, NodeId(0), w));
         assert_eq!(
             waiters.each_ref().map(|w| in_front(w)),
@@ -188,24 +271,61 @@ mod tests {
         assert!(!in_front(&waiters[2]));
         drop(a);
         assert!(in_front(&waiters[2]) && !in_front(&waiters[3]));
+        assert!(!waiters[2].expects_hand_over());
         drop(d);
         drop(c);
-        assert!(
-            gates
-                .shards
-                .iter()
-                .all(|shard| shard.lock().queues.is_empty())
+        assert!(gates.is_empty());
+    }
+
+    #[test]
+    fn who_follows_an_entry_that_entered_expects_to_be_handed_the_slot() {
+        let (gates, slot) = (Gates::default(), slot());
+        let [a, b] = [(); 2].map(|()| waiter());
+        let first = gates.join(&slot, NodeId(0), &a);
+        let second = gates.join(&slot, NodeId(0), &b);
+        first.enter(a.token());
+        assert!(b.expects_hand_over() && gates.is_held(&slot));
+        assert_eq!(
+            gates.receiver(&slot).map(|(_, token)| token),
+            Some(b.token())
         );
+        drop(second);
+        assert!(gates.receiver(&slot).is_none() && !gates.is_empty());
+        gates.freed(&slot, &b.token(), Follow::AtOnce);
+        assert!(gates.is_held(&slot), "somebody else's end changes nothing");
+        gates.freed(&slot, &a.token(), Follow::AtOnce);
+        assert!(gates.is_empty());
+    }
+
+    #[test]
+    fn a_decided_entry_is_passed_over_and_refuses_a_grant() {
+        let (gates, slot) = (Gates::default(), slot());
+        let [a, b] = [(); 2].map(|()| waiter());
+        let _first = gates.join(&slot, NodeId(0), &a);
+        let _second = gates.join(&slot, NodeId(0), &b);
+        a.decide(Verdict::Interrupted);
+        let (receiver, token) = gates.receiver(&slot).unwrap();
+        assert!(Arc::ptr_eq(&receiver, &b));
+        let grant = |token: &LeaseToken| Grant {
+            token: token.clone(),
+            fencing: None,
+            deadline: Instant::now(),
+            row: crate::row::Row::default(),
+        };
+        assert_eq!(gates.hand(&slot, &a, grant(&a.token())), Received::Refused);
+        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Taken);
+        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Already);
+        assert!(gates.is_held(&slot));
     }
 
     #[test]
     fn a_closed_gate_decides_those_inside_and_those_who_come() {
         let (gates, slot) = (Gates::default(), slot());
-        let [inside, late] = [(); 2].map(|()| Arc::new(Waiter::default()));
+        let [inside, late] = [(); 2].map(|()| waiter());
         let _inside = gates.join(&slot, NodeId(0), &inside);
         gates.close();
         let _late = gates.join(&slot, NodeId(0), &late);
-        for waiter in [inside.clone(), late.clone()] {
+        for waiter in [&inside, &late] {
             assert!(matches!(waiter.verdict(), Some(Verdict::Closed)));
         }
     }

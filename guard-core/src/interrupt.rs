@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use crate::sync::{Mutex, thread_local};
 use crate::waiter::{Verdict, Waiter};
 
 /// Ends the waits that observe it.
@@ -137,9 +136,15 @@ impl Drop for Observation<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use crate::token::{LeaseToken, OwnerLabel};
+    use crate::waiter::Grant;
+
+    fn waiter() -> Arc<Waiter> {
+        Arc::new(Waiter::new(LeaseToken::generate(&OwnerLabel::default())))
+    }
 
     fn interrupted(waiter: &Waiter) -> bool {
         matches!(waiter.verdict(), Some(Verdict::Interrupted))
@@ -148,7 +153,7 @@ mod tests {
     #[test]
     fn one_interrupt_ends_every_wait_that_observes_it_and_none_after() {
         let handle = Interrupt::new();
-        let waiters = [(); 3].map(|()| Arc::new(Waiter::default()));
+        let waiters = [(); 3].map(|()| waiter());
         let seen = waiters
             .each_ref()
             .map(|w| Observation::start(w, Some(&handle)));
@@ -156,7 +161,7 @@ mod tests {
         assert!(waiters.iter().all(|w| interrupted(w)));
         assert!(!handle.is_interrupted());
         drop(seen);
-        let later = Arc::new(Waiter::default());
+        let later = waiter();
         let _seen = Observation::start(&later, Some(&handle));
         assert!(!interrupted(&later));
     }
@@ -164,9 +169,9 @@ mod tests {
     #[test]
     fn a_grant_recorded_first_leaves_the_interrupt_pending() {
         let handle = Interrupt::new();
-        let waiter = Arc::new(Waiter::default());
+        let waiter = waiter();
         let _seen = Observation::start(&waiter, Some(&handle));
-        assert!(waiter.decide(Verdict::Granted));
+        assert!(waiter.decide(Verdict::Granted(Grant::of_nothing(waiter.token()))));
         handle.interrupt();
         assert!(handle.is_interrupted() && !interrupted(&waiter));
         assert!(handle.take() && !handle.is_interrupted());
@@ -177,7 +182,7 @@ mod tests {
         let handle = Interrupt::new();
         handle.interrupt();
         Interrupt::current().interrupt();
-        let waiter = Arc::new(Waiter::default());
+        let waiter = waiter();
         drop(Observation::start(&waiter, Some(&handle)));
         assert!(interrupted(&waiter) && !handle.is_interrupted());
         assert!(Interrupt::current().take());
@@ -187,7 +192,7 @@ mod tests {
     fn the_threads_own_handle_may_be_passed_in() {
         let own = Interrupt::current();
         own.interrupt();
-        let waiter = Arc::new(Waiter::default());
+        let waiter = waiter();
         drop(Observation::start(&waiter, Some(&own)));
         assert!(interrupted(&waiter) && !own.is_interrupted());
         assert!(own.0.lock().observers.is_empty());

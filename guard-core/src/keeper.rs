@@ -3,7 +3,7 @@
 //! It goes on with releases that could not be made at once, and notices when a lease that somebody wants
 //! to hear of has expired. It never runs user code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -27,10 +27,11 @@ pub(crate) trait Mortal: Send + Sync {
     fn look(&self) -> Option<Instant>;
 }
 
-/// A slot to be freed of a token, until the token can no longer hold it.
+/// A slot to be freed of tokens, until they can no longer hold it. The order matters: while a command that
+/// passes the slot from one token to another may still take effect, freeing the other first achieves nothing.
 struct PendingRelease {
     slot: SlotName,
-    token: LeaseToken,
+    tokens: VecDeque<LeaseToken>,
     give_up: Instant,
     backoff: Backoff,
 }
@@ -48,9 +49,32 @@ struct Agenda {
 }
 
 impl Agenda {
-    fn add_release(&mut self, due: Instant, release: PendingRelease) {
+    /// Adds a release, before what is pending for its slot already.
+    fn add_release(&mut self, due: Instant, mut release: PendingRelease) {
+        if let Some(key) = self.pending(&release.slot)
+            && let Some(other) = self.releases.remove(&key)
+        {
+            release.tokens.extend(other.tokens);
+            release.give_up = release.give_up.max(other.give_up);
+        }
         self.number += 1;
         self.releases.insert((due, self.number), release);
+    }
+
+    /// Adds a token to what is pending for its slot, or answers that nothing is.
+    fn append(&mut self, slot: &SlotName, token: &LeaseToken, give_up: Instant) -> bool {
+        let key = self.pending(slot);
+        let Some(release) = key.and_then(|key| self.releases.get_mut(&key)) else {
+            return false;
+        };
+        release.tokens.push_back(token.clone());
+        release.give_up = release.give_up.max(give_up);
+        true
+    }
+
+    fn pending(&self, slot: &SlotName) -> Option<(Instant, u64)> {
+        let mut releases = self.releases.iter();
+        releases.find_map(|(key, release)| (release.slot == *slot).then_some(*key))
     }
 
     fn add_expiry(&mut self, due: Instant, lease: Weak<dyn Mortal>) {
@@ -118,16 +142,22 @@ impl Keeper {
         })
     }
 
-    /// Frees `slot` of `token` in the background, for as long as a lease of `ttl` might hold it.
-    pub(crate) fn release_later(&self, slot: SlotName, token: LeaseToken, ttl: Duration) {
+    /// Frees `slot` of `token` in the background, for as long as a lease of `ttl` might hold it. Releases of
+    /// one slot are done in the order in which they are given.
+    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, ttl: Duration) {
         let now = Instant::now();
-        let release = PendingRelease {
-            slot,
-            token,
-            give_up: after(now, ttl),
-            backoff: Backoff::default(),
-        };
-        self.shared.agenda.lock().add_release(now, release);
+        let give_up = after(now, ttl);
+        let mut agenda = self.shared.agenda.lock();
+        if !agenda.append(slot, &token, give_up) {
+            let release = PendingRelease {
+                slot: slot.clone(),
+                tokens: VecDeque::from([token]),
+                give_up,
+                backoff: Backoff::default(),
+            };
+            agenda.add_release(now, release);
+        }
+        drop(agenda);
         self.shared.changed.notify_one();
     }
 
@@ -213,24 +243,37 @@ impl Shared {
     }
 
     fn release(&self, mut release: PendingRelease) {
+        let Some(token) = release.tokens.front() else {
+            return;
+        };
         let budget = Budget::new(self.operation_timeout);
-        match self.store.release(&release.slot, &release.token, budget) {
-            Ok(_) => log::debug!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?} is freed of {:?} in the background", release.slot, release.token
-            ),
-            Err(error) if Instant::now() >= release.give_up => log::warn!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?}: its release is given up, the TTL has passed: {error}", release.slot
-            ),
+        let due = match self.store.release(&release.slot, token, budget) {
+            Ok(_) => {
+                log::debug!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?} is freed of {token:?} in the background", release.slot
+                );
+                release.tokens.pop_front();
+                release.backoff = Backoff::default();
+                Instant::now()
+            }
+            Err(error) if Instant::now() >= release.give_up => {
+                log::warn!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?}: its release is given up, the TTL has passed: {error}", release.slot
+                );
+                return;
+            }
             Err(error) => {
                 log::debug!(
                     target: crate::LOG_TARGET,
                     "sandbox slot {:?}: its release failed again: {error}", release.slot
                 );
-                let due = after(Instant::now(), release.backoff.next_pause());
-                self.agenda.lock().add_release(due, release);
+                after(Instant::now(), release.backoff.next_pause())
             }
+        };
+        if !release.tokens.is_empty() {
+            self.agenda.lock().add_release(due, release);
         }
     }
 }

@@ -47,8 +47,10 @@ mod lease;
 mod lease_guard;
 mod noop;
 mod outage;
+mod row;
 mod slot;
 mod store;
+mod sync;
 mod token;
 mod ttl;
 mod wait;
@@ -57,7 +59,8 @@ mod worker;
 
 pub use clock::{Clock, JumpListener, SystemClock};
 pub use config::{
-    DEFAULT_OPERATION_TIMEOUT, DEFAULT_OUTAGE_TOLERANCE, DEFAULT_RETRY_INTERVAL, GuardConfig,
+    DEFAULT_MAX_HAND_OVER_TIME, DEFAULT_MAX_HAND_OVERS, DEFAULT_OPERATION_TIMEOUT,
+    DEFAULT_OUTAGE_TOLERANCE, DEFAULT_RETRY_INTERVAL, GuardConfig,
 };
 pub use error::{ConfigError, GuardError, StoreError};
 pub use guard::{SandboxExecutionGuard, SandboxExecutionGuardExt};
@@ -68,7 +71,8 @@ pub use lease_guard::LeaseGuard;
 pub use noop::NoopGuard;
 pub use slot::{DEFAULT_KEY_PREFIX, KeyPrefix, SlotName};
 pub use store::{
-    Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Released, Renewed, Watch,
+    Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,
+    Renewed, Watch,
 };
 pub use token::{FencingToken, LeaseToken, OwnerLabel};
 pub use ttl::{Budget, LeaseTtl};

@@ -1,5 +1,6 @@
 //! What a key is called in a store.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -75,6 +76,13 @@ impl SlotName {
     /// The name as it goes to the store.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Slots can be looked up by name; hash and order are those of the name.
+impl Borrow<str> for SlotName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

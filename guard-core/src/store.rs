@@ -251,14 +251,29 @@ impl Capabilities {
     }
 }
 
+/// An interest in a slot's changes; dropping it ends it.
+pub trait Registration: Send {
+    /// Whether changes are told at present. While they are not the guard looks at its retry interval. The
+    /// store wakes the waiter when this turns.
+    fn is_healthy(&self) -> bool {
+        true
+    }
+}
+
 /// A registration made by [`LeaseStore::watch`]; dropping it ends it.
-pub struct Watch(#[allow(dead_code, reason = "kept for its Drop")] Box<dyn Send>);
+pub struct Watch(Box<dyn Registration>);
 
 impl Watch {
-    /// Wraps whatever ends the registration when it is dropped.
+    /// Wraps a registration.
     #[must_use]
-    pub fn new(registration: impl Send + 'static) -> Self {
+    pub fn new(registration: impl Registration + 'static) -> Self {
         Self(Box::new(registration))
+    }
+
+    /// Whether changes are told at present.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.0.is_healthy()
     }
 }
 

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::error::StoreError;
+use crate::row::Row;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::token::{FencingToken, LeaseToken};
 
 /// How an entry ended. The first verdict stands.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// The store granted the slot.
-    Granted,
+    /// The slot is the entry's.
+    Granted(Grant),
     /// An interrupt that the entry observes came.
     Interrupted,
     /// The caller's patience ended.
@@ -23,23 +24,79 @@ pub(crate) enum Verdict {
     Failed(StoreError),
 }
 
-#[derive(Debug, Default)]
+/// What a lease is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) token: LeaseToken,
+    pub(crate) fencing: Option<FencingToken>,
+    /// Until when the lease may be relied on.
+    pub(crate) deadline: Instant,
+    pub(crate) row: Row,
+}
+
+impl Grant {
+    /// A grant that no lease is made of.
+    pub(crate) fn of_nothing(token: LeaseToken) -> Self {
+        Self {
+            token,
+            fencing: None,
+            deadline: Instant::now(),
+            row: Row::default(),
+        }
+    }
+}
+
+/// What became of a grant that was handed to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// The entry has its lease by this.
+    Taken,
+    /// The entry found out by itself that its token holds the slot.
+    Already,
+    /// The entry ended otherwise, or goes by another token now: the grant is nobody's.
+    Refused,
+}
+
+#[derive(Debug)]
 struct State {
+    token: LeaseToken,
     verdict: Option<Verdict>,
     front: bool,
+    /// Whether the entry came to the front because the one before it entered: the slot is held by a lease
+    /// of this process, which will hand it over.
+    expects_hand_over: bool,
+    /// Whether a command of the token may still take effect.
+    doubt: bool,
     woken: bool,
+    /// When to wake at the latest, if nothing else does.
+    wake_by: Option<Instant>,
 }
 
 /// One entry under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiter {
-    /// Protects the entry's outcome, its place and its wake-up. A leaf: no other lock is taken under it,
-    /// so that gates and interrupts may decide an entry while they hold their own.
+    /// Protects the entry's outcome, its token, its place and its wake-up. A leaf: no other lock is taken
+    /// under it, so that gates and interrupts may decide an entry while they hold their own.
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Waiter {
+    pub(crate) fn new(token: LeaseToken) -> Self {
+        Self {
+            state: Mutex::new(State {
+                token,
+                verdict: None,
+                front: false,
+                expects_hand_over: false,
+                doubt: false,
+                woken: false,
+                wake_by: None,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
     /// Decides the entry unless it is decided. Answers whether `verdict` stands.
     pub(crate) fn decide(&self, verdict: Verdict) -> bool {
         let mut state = self.state.lock();
@@ -61,17 +118,90 @@ impl Waiter {
         self.state.lock().verdict.clone()
     }
 
+    /// The entry's token, as long as the entry is undecided.
+    pub(crate) fn undecided_token(&self) -> Option<LeaseToken> {
+        let state = self.state.lock();
+        state.verdict.is_none().then(|| state.token.clone())
+    }
+
+    /// The entry's token.
+    pub(crate) fn token(&self) -> LeaseToken {
+        self.state.lock().token.clone()
+    }
+
+    /// Lets the undecided entry go on with another token, of which nothing is under way. Answers whether
+    /// it does.
+    pub(crate) fn replace_token(&self, token: LeaseToken) -> bool {
+        let mut state = self.state.lock();
+        if state.verdict.is_some() {
+            return false;
+        }
+        state.token = token;
+        state.doubt = false;
+        true
+    }
+
+    /// Hands the entry a grant of its token.
+    pub(crate) fn receive(&self, grant: Grant) -> Received {
+        let mut state = self.state.lock();
+        match &state.verdict {
+            None if state.token == grant.token => {
+                state.verdict = Some(Verdict::Granted(grant));
+                self.changed.notify_one();
+                Received::Taken
+            }
+            Some(Verdict::Granted(own)) if own.token == grant.token => Received::Already,
+            _ => Received::Refused,
+        }
+    }
+
+    /// Notes that a command of the entry itself may still take effect.
+    pub(crate) fn doubt(&self) {
+        self.state.lock().doubt = true;
+    }
+
+    /// Notes that a command of `token` may still take effect, and makes the entry look. Answers whether the
+    /// entry takes care of it: it is undecided, and goes by that token.
+    pub(crate) fn put_in_doubt(&self, token: &LeaseToken) -> bool {
+        let mut state = self.state.lock();
+        if state.verdict.is_some() || state.token != *token {
+            return false;
+        }
+        state.doubt = true;
+        state.woken = true;
+        self.changed.notify_one();
+        true
+    }
+
+    /// Whether a command of the entry's token may still take effect.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.state.lock().doubt
+    }
+
     /// Tells the entry that it is the first in its gate.
-    pub(crate) fn move_to_front(&self) {
+    pub(crate) fn move_to_front(&self, expects_hand_over: bool) {
         let mut state = self.state.lock();
         state.front = true;
+        state.expects_hand_over = expects_hand_over;
         self.changed.notify_one();
+    }
+
+    /// Whether a lease of this process holds the slot and will hand it over.
+    pub(crate) fn expects_hand_over(&self) -> bool {
+        self.state.lock().expects_hand_over
     }
 
     /// Ends the current pause of the entry, or its next one if it is not pausing.
     pub(crate) fn wake(&self) {
         let mut state = self.state.lock();
         state.woken = true;
+        self.changed.notify_one();
+    }
+
+    /// Ends the current or next pause of the entry at `moment` at the latest.
+    pub(crate) fn wake_by(&self, moment: Instant) {
+        let mut state = self.state.lock();
+        state.wake_by = Some(moment);
         self.changed.notify_one();
     }
 
@@ -87,15 +217,19 @@ impl Waiter {
         state.front && state.verdict.is_none()
     }
 
-    /// Waits for a wake-up, a verdict or `deadline`; takes the wake-up.
-    pub(crate) fn pause(&self, deadline: Option<Instant>) {
+    /// Waits for a wake-up, a verdict or `deadline`. Answers whether a wake-up came, and takes it.
+    pub(crate) fn pause(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.woken && state.verdict.is_none() {
-            if self.sleep(&mut state, deadline) {
+            let wake_by = state
+                .wake_by
+                .map_or(deadline, |moment| moment.min(deadline));
+            if self.sleep(&mut state, Some(wake_by)) {
                 break;
             }
         }
-        state.woken = false;
+        state.wake_by = None;
+        std::mem::take(&mut state.woken)
     }
 
     /// Waits for a verdict or `until`, whatever wakes in between.
@@ -109,11 +243,7 @@ impl Waiter {
     }
 
     /// Answers whether `deadline` has passed.
-    fn sleep(
-        &self,
-        state: &mut parking_lot::MutexGuard<'_, State>,
-        deadline: Option<Instant>,
-    ) -> bool {
+    fn sleep(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
         match deadline {
             Some(deadline) => self.changed.wait_until(state, deadline).timed_out(),
             None => {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use guard_core::{
     Acquired, Budget, Capabilities, Clock, FencingToken, HandedOver, Holder, LeaseStore,
-    LeaseToken, LeaseTtl, Released, Renewed, SlotName, StoreError, SystemClock, Waker, Watch,
+    LeaseToken, LeaseTtl, Registration, Released, Renewed, SlotName, StoreError, SystemClock,
+    Waker, Watch,
 };
 use parking_lot::Mutex;
 
@@ -438,7 +439,7 @@ impl LeaseStore for MemoryStore {
         let mut shard = self.0.shard(slot).lock();
         let watchers = shard.watchers.entry(slot.clone()).or_default();
         watchers.push((number, waker.clone()));
-        Some(Watch::new(Registration {
+        Some(Watch::new(Interest {
             store: self.clone(),
             slot: slot.clone(),
             number,
@@ -453,13 +454,16 @@ impl LeaseStore for MemoryStore {
     }
 }
 
-struct Registration {
+/// Asks to hear of a slot's changes.
+struct Interest {
     store: MemoryStore,
     slot: SlotName,
     number: u64,
 }
 
-impl Drop for Registration {
+impl Registration for Interest {}
+
+impl Drop for Interest {
     fn drop(&mut self) {
         let mut shard = self.store.0.shard(&self.slot).lock();
         if let Some(watchers) = shard.watchers.get_mut(&self.slot) {

@@ -4,12 +4,16 @@ mod builder;
 mod connector;
 mod dial;
 mod error;
+mod interests;
 mod links;
+mod listener;
 mod script;
 mod session;
 mod store;
+mod tracked;
+mod wakeups;
 
-pub use builder::{DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard};
+pub use builder::{DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups};
 pub use guard_core::{
     CloseOutcome, ConfigError, FencingToken, GuardError, Holder, Interrupt, IsolationScope,
     NoopGuard, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,

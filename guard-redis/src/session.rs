@@ -59,7 +59,7 @@ impl Session<'_> {
     }
 }
 
-fn failure(error: RedisError) -> Failure {
+pub(crate) fn failure(error: RedisError) -> Failure {
     if is_answer(&error) {
         Failure::Answer(error)
     } else {

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl, Released,
-    Renewed, SlotName, StoreError,
+    Renewed, SlotName, StoreError, Waker, Watch,
 };
 use redis::cmd;
 
 use crate::error::is_wrong_type;
 use crate::links::Links;
 use crate::script::Script;
-use crate::session::Failure;
+use crate::session::{Failure, Session};
+use crate::wakeups::WakeupLine;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
@@ -28,6 +29,7 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     links: Links,
+    wakeups: WakeupLine,
     acquire: Script,
     renew: Script,
     release: Script,
@@ -36,9 +38,10 @@ struct Inner {
 }
 
 impl RedisStore {
-    pub(crate) fn new(links: Links) -> Self {
+    pub(crate) fn new(links: Links, wakeups: WakeupLine) -> Self {
         Self(Arc::new(Inner {
             links,
+            wakeups,
             acquire: Script::new(include_str!("../scripts/acquire.lua")),
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
@@ -66,21 +69,35 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
-        let (slot, token, ttl) = (slot.as_str(), token.as_str(), ttl.as_millis().to_string());
-        let mut take = cmd("SET");
-        take.arg(slot).arg(token).arg("NX").arg("PX").arg(&ttl);
-        self.0.links.operate("acquire", budget, |session| {
+        let millis = ttl.as_millis().to_string();
+        let arguments = [token.as_str(), &millis];
+        let take = |session: &mut Session<'_>| {
+            let answer = self.0.acquire.run(session, slot.as_str(), &arguments)?;
+            Ok(acquired(answer))
+        };
+        let first = match self.0.wakeups.look(slot, budget, take) {
+            None => None,
+            Some(Err(error)) if error.is_unknown() => Some(error),
+            Some(result) => return result,
+        };
+        let mut set = cmd("SET");
+        set.arg(slot.as_str())
+            .arg(token.as_str())
+            .arg("NX")
+            .arg("PX")
+            .arg(&millis);
+        let result = self.0.links.operate("acquire", budget, |session| {
             // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
             // for how long, is it a token at all) the script answers, and takes what has come free since.
-            if session.call::<Option<String>>(&take)?.is_some() {
+            if session.call::<Option<String>>(&set)?.is_some() {
                 return Ok(Acquired::Granted { fencing: None });
             }
-            match self.0.acquire.run(session, slot, &[token, &ttl])? {
-                GRANTED => Ok(Acquired::Granted { fencing: None }),
-                millis => Ok(Acquired::Held {
-                    remaining: remaining(millis),
-                }),
-            }
+            take(session)
+        });
+        // The look that failed may still take effect: without an answer to this it stays unknown.
+        result.map_err(|error| match first {
+            Some(_) => error.with_unknown_outcome(),
+            None => error,
         })
     }
 
@@ -154,8 +171,22 @@ impl LeaseStore for RedisStore {
         }))
     }
 
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        self.0.wakeups.watch(slot, waker)
+    }
+
     fn capabilities(&self) -> Capabilities {
         Self::known_capabilities()
+    }
+}
+
+/// What `acquire.lua` answers.
+fn acquired(answer: i64) -> Acquired {
+    match answer {
+        GRANTED => Acquired::Granted { fencing: None },
+        millis => Acquired::Held {
+            remaining: remaining(millis),
+        },
     }
 }
 

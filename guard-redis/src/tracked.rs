@@ -1,0 +1,118 @@
+//! The tracked connection: keys read on it are watched by the server.
+
+use guard_core::{Budget, StoreError};
+use parking_lot::{Condvar, Mutex};
+use redis::Connection;
+
+use crate::error::out_of_time;
+use crate::session::{Failure, Session};
+
+/// One connection that is used by one look at a time.
+#[derive(Default)]
+pub(crate) struct Tracked {
+    /// Protects where the connection is. It is used with the lock free.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    place: Place,
+    /// Counts the connections: one that comes back after it was replaced is dropped.
+    generation: u64,
+}
+
+#[derive(Default)]
+enum Place {
+    #[default]
+    Down,
+    Idle(Connection),
+    Busy,
+}
+
+impl Tracked {
+    /// Puts a new connection in the old one's place.
+    pub(crate) fn install(&self, connection: Connection) {
+        let mut state = self.state.lock();
+        state.generation += 1;
+        state.place = Place::Idle(connection);
+        self.changed.notify_all();
+    }
+
+    /// Gives the connection up.
+    pub(crate) fn take_down(&self) {
+        let mut state = self.state.lock();
+        state.generation += 1;
+        state.place = Place::Down;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.state.lock().place, Place::Down)
+    }
+
+    /// Works on the connection as soon as it is free; `None` if there is none.
+    pub(crate) fn use_within<T>(
+        &self,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, Failure>> {
+        let (mut connection, generation) = match self.check_out(budget)? {
+            Ok(connection) => connection,
+            Err(error) => return Some(Err(Failure::NotSent(error))),
+        };
+        let result = work(&mut Session {
+            connection: &mut connection,
+            budget,
+            repeated: false,
+        });
+        let broken = matches!(result, Err(Failure::Connection(_)));
+        let mut state = self.state.lock();
+        if state.generation == generation {
+            state.place = if broken {
+                Place::Down
+            } else {
+                Place::Idle(connection)
+            };
+        }
+        drop(state);
+        self.changed.notify_one();
+        Some(result)
+    }
+
+    /// Like [`use_within`](Self::use_within), but `None` too if the connection is in use.
+    pub(crate) fn use_if_idle<T>(
+        &self,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, Failure>> {
+        let idle = matches!(self.state.lock().place, Place::Idle(_));
+        if idle {
+            self.use_within(budget, work)
+        } else {
+            None
+        }
+    }
+
+    fn check_out(&self, budget: Budget) -> Option<Result<(Connection, u64), StoreError>> {
+        let mut state = self.state.lock();
+        loop {
+            match std::mem::replace(&mut state.place, Place::Busy) {
+                Place::Idle(connection) => return Some(Ok((connection, state.generation))),
+                Place::Down => {
+                    state.place = Place::Down;
+                    return None;
+                }
+                Place::Busy => {
+                    if self
+                        .changed
+                        .wait_until(&mut state, budget.deadline())
+                        .timed_out()
+                    {
+                        return Some(Err(out_of_time("waiting for the tracked connection")));
+                    }
+                }
+            }
+        }
+    }
+}

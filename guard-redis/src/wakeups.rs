@@ -1,0 +1,187 @@
+//! Wake-ups: the server tells when a slot changes, whoever changes it.
+//!
+//! The method is Redis's client-side caching in its two-connection form. Keys read on the *tracked*
+//! connection are remembered by the server; when one changes, a message goes to the *invalidation* connection,
+//! which a thread reads. So a look on the tracked connection both registers the interest and closes the gap
+//! between looking and sleeping, in one round trip. A registration fires once.
+//!
+//! Messages are hints. Whatever goes wrong here, waiters still look every few seconds.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use guard_core::{Budget, LOG_TARGET, Registration, SlotName, StoreError, Waker, Watch};
+use parking_lot::{Condvar, Mutex};
+use redis::ConnectionInfo;
+
+use crate::builder::Wakeups;
+use crate::interests::{Interest, Interests};
+use crate::listener;
+use crate::session::{Failure, Session};
+use crate::tracked::Tracked;
+
+const THREAD_NAME: &str = "guard-wakeups";
+
+/// The wake-ups of a store. The thread and the connections begin with the first wait.
+pub(crate) struct WakeupLine {
+    line: Arc<Line>,
+    grace: Duration,
+    /// Protects the thread's end, whose sender the thread drops when it is over; `None` before the start.
+    thread: Mutex<Option<Receiver<()>>>,
+}
+
+/// What the waiters and the listening thread share.
+pub(crate) struct Line {
+    pub(crate) info: ConnectionInfo,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) tracked: Tracked,
+    pub(crate) interests: Arc<Interests>,
+    /// Whether changes are told now.
+    healthy: AtomicBool,
+    /// Whether there is nothing to be had: switched off, refused by the server, or no thread.
+    off: AtomicBool,
+    /// Protects whether the thread is asked to end; it sleeps on it between attempts to connect.
+    stop: Mutex<bool>,
+    stopping: Condvar,
+}
+
+impl WakeupLine {
+    pub(crate) fn new(
+        wakeups: Wakeups,
+        info: ConnectionInfo,
+        operation_timeout: Duration,
+        grace: Duration,
+    ) -> Self {
+        Self {
+            line: Arc::new(Line {
+                info,
+                operation_timeout,
+                tracked: Tracked::default(),
+                interests: Arc::default(),
+                healthy: AtomicBool::new(false),
+                off: AtomicBool::new(wakeups == Wakeups::Polling),
+                stop: Mutex::new(false),
+                stopping: Condvar::new(),
+            }),
+            grace,
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Registers an interest in a slot; `None` where the server does not tell.
+    pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        if self.line.off.load(Ordering::Acquire) {
+            return None;
+        }
+        if let Err(error) = self.start() {
+            self.line
+                .switch_off(&format!("no thread for wake-ups: {error}"));
+            return None;
+        }
+        Some(Watch::new(Watching {
+            _interest: self.line.interests.add(slot, waker),
+            line: Arc::clone(&self.line),
+        }))
+    }
+
+    /// Looks at a slot that is watched, on the tracked connection; `None` where that cannot be.
+    pub(crate) fn look<T>(
+        &self,
+        slot: &SlotName,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        let line = &self.line;
+        if !line.is_healthy() || !line.interests.contains(slot) {
+            return None;
+        }
+        let result = line.tracked.use_within(budget, work)?;
+        Some(result.map_err(|failure| failure.into_store_error("look")))
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let (alive, over) = mpsc::channel();
+            let line = Arc::clone(&self.line);
+            thread::Builder::new()
+                .name(THREAD_NAME.to_owned())
+                .spawn(move || {
+                    let _alive = alive;
+                    listener::work(&line);
+                })?;
+            *thread = Some(over);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WakeupLine {
+    fn drop(&mut self) {
+        *self.line.stop.lock() = true;
+        self.line.stopping.notify_all();
+        if let Some(over) = self.thread.get_mut().take() {
+            // It reads for a tenth of a second at a time; it takes longer only if the server hangs.
+            if over.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
+                log::debug!(target: LOG_TARGET, "the thread for wake-ups will end later");
+            }
+        }
+    }
+}
+
+impl Line {
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Acquire)
+    }
+
+    /// Wake-ups work from now on. Who waited without them looks, and so registers.
+    pub(crate) fn up(&self) {
+        self.healthy.store(true, Ordering::Release);
+        self.interests.wake_all();
+    }
+
+    /// Wake-ups do not work any more. Who relied on them looks.
+    pub(crate) fn down(&self) {
+        let was_healthy = self.healthy.swap(false, Ordering::AcqRel);
+        self.tracked.take_down();
+        if was_healthy {
+            self.interests.wake_all();
+        }
+    }
+
+    /// There will be no wake-ups. Who waits for them begins to poll.
+    pub(crate) fn switch_off(&self, why: &str) {
+        if !self.off.swap(true, Ordering::AcqRel) {
+            log::warn!(target: LOG_TARGET, "waiting polls, there are no wake-ups: {why}");
+        }
+        self.interests.wake_all();
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        *self.stop.lock()
+    }
+
+    /// Sleeps, unless the line is stopped.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.stopping.wait_for(&mut stop, time);
+        }
+    }
+}
+
+/// A waiter's watch.
+struct Watching {
+    _interest: Interest,
+    line: Arc<Line>,
+}
+
+impl Registration for Watching {
+    fn is_healthy(&self) -> bool {
+        self.line.is_healthy()
+    }
+}
