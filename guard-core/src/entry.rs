@@ -240,8 +240,11 @@ impl<S: LeaseStore> Entry<'_, S> {
     /// Leaves the gate: with a lease, or with an error and nothing of this entry's in the slot.
     fn finish(&self, verdict: Verdict, place: Place<'_>) -> Result<SandboxLease, GuardError> {
         let slot = self.slot.to_string();
-        if !matches!(verdict, Verdict::Granted(_)) && self.waiter.in_doubt() {
-            self.engine.release_later(self.slot, self.waiter.token());
+        if !matches!(verdict, Verdict::Granted(_)) {
+            let token = self.waiter.token();
+            if self.waiter.in_doubt() || self.engine.store.in_doubt(&token) {
+                self.engine.release_later(self.slot, token);
+            }
         }
         Err(match verdict {
             Verdict::Granted(grant) => {

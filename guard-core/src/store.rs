@@ -24,7 +24,7 @@ use crate::waiter::Waker;
 ///   act in one step.
 /// - **`release` is final.** Once it has answered, the token does not hold the slot and never will again,
 ///   whatever command of that token was still under way. A store that cannot promise this yet answers
-///   with a transient error, and is asked again.
+///   with a transient error, and is asked again. A `hand_over` that has answered is as final for `from`.
 /// - **Errors are classified** by the store: transient or permanent, and whether the operation may have
 ///   taken effect ([`StoreError`]). Only somebody else's token is [`Acquired::Held`]; no error reads as
 ///   held or as free.
@@ -86,6 +86,14 @@ pub trait LeaseStore: Send + Sync + 'static {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<HandedOver, StoreError>;
+
+    /// Whether a command that may put `token` into a slot went unanswered and may still take effect, also
+    /// after a later one was answered. Such a token is released when its entry ends without a lease. The
+    /// default is no: then only what an operation's error says counts.
+    fn in_doubt(&self, token: &LeaseToken) -> bool {
+        let _ = token;
+        false
+    }
 
     /// Who holds the slot; `None` if nobody does.
     ///

@@ -1,12 +1,30 @@
--- Gives a lease a fresh TTL.
+-- Gives leases a fresh TTL.
 --
--- KEYS[1]  the slot
--- ARGV[1]  the token of the holder
--- ARGV[2]  the TTL in milliseconds
+-- KEYS     the slots; with fencing, after them as many counters
+-- ARGV[1]  the TTL in milliseconds
+-- ARGV[2]  the counters' life in milliseconds, which is not used without fencing
+-- ARGV[3…] the tokens of the holders, in the order of the slots
 --
--- Answers 1 when the token holds the slot, else 0.
+-- Answers, in the same order, 1 where the token holds the slot, else 0.
+--
+-- A slot is read again after the change: on the tracked connection that registers interest in its next one.
 
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local count = #ARGV - 2
+local answers = {}
+for i = 1, count do
+  local holder = redis.pcall('GET', KEYS[i])
+  if type(holder) == 'table' and holder.err and not string.find(holder.err, 'WRONGTYPE') then
+    return holder
+  end
+  if holder == ARGV[i + 2] then
+    redis.call('PEXPIRE', KEYS[i], ARGV[1])
+    redis.call('GET', KEYS[i])
+    if KEYS[count + i] then
+      redis.call('PEXPIRE', KEYS[count + i], ARGV[2])
+    end
+    answers[i] = 1
+  else
+    answers[i] = 0
+  end
 end
-return 0
+return answers

@@ -1,23 +1,31 @@
 //! The guard that users name, and its builder.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use guard_core::{
     Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, StoreError,
     forward_guard, guard_settings,
 };
 use r2d2::Pool;
-use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
+use crate::connector::Live;
 use crate::dial::dial;
+use crate::fence::counter_name;
 use crate::links::Links;
 use crate::session::Session;
 use crate::store::RedisStore;
+use crate::unanswered::Unanswered;
 use crate::wakeups::WakeupLine;
 
 /// The default of `pool_size`. Waiting holds no connection, so this bounds only how many operations run at
 /// the same moment.
 pub const DEFAULT_POOL_SIZE: u32 = 8;
+
+/// The default of `ghost_window`: 60 s.
+pub const DEFAULT_GHOST_WINDOW: Duration = Duration::from_secs(60);
 
 /// The one eviction policy under which the server does not drop leases when its memory is full.
 const SAFE_POLICY: &str = "noeviction";
@@ -59,6 +67,12 @@ impl RedisSandboxExecutionGuard {
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
         self.guard.slot(key)
     }
+
+    /// The name of the key in Redis that counts `key`'s leases, with fencing on.
+    #[must_use]
+    pub fn fencing_counter(&self, key: &SandboxIsolationKey) -> String {
+        counter_name(&self.slot(key))
+    }
 }
 
 enum Source {
@@ -73,6 +87,9 @@ pub struct RedisGuardBuilder {
     source: Result<Source, RedisError>,
     pool_size: u32,
     wakeups: Wakeups,
+    fencing: bool,
+    ghost_window: Duration,
+    kill_unanswered: bool,
 }
 
 /// How a waiting thread learns that a slot has come free.
@@ -94,6 +111,9 @@ impl RedisGuardBuilder {
             source,
             pool_size: DEFAULT_POOL_SIZE,
             wakeups: Wakeups::default(),
+            fencing: false,
+            ghost_window: DEFAULT_GHOST_WINDOW,
+            kill_unanswered: true,
         }
     }
 
@@ -113,6 +133,29 @@ impl RedisGuardBuilder {
         self
     }
 
+    /// Numbers the leases of each slot, so that storage can refuse a holder whose lease was lost. Entering and
+    /// handing over then run a script that also touches the slot's counter. Default off.
+    pub const fn fencing(mut self, fencing: bool) -> Self {
+        self.fencing = fencing;
+        self
+    }
+
+    /// Whether the guard may end its own connections at the server (`CLIENT KILL`) when a command on them
+    /// got no answer: that is how a slot is freed for good of a command that is still under way. Switch it
+    /// off where a proxy shares connections between clients; then [`ghost_window`](Self::ghost_window)
+    /// applies. Default on.
+    pub const fn kill_unanswered(mut self, kill: bool) -> Self {
+        self.kill_unanswered = kill;
+        self
+    }
+
+    /// How long a command that got no answer is thought to be under way, where its connection cannot be
+    /// ended at the server. So long the guard goes on freeing the slot of it. Default 60 s.
+    pub const fn ghost_window(mut self, window: Duration) -> Self {
+        self.ghost_window = window;
+        self
+    }
+
     /// Connects and makes the guard, within the operation timeout.
     ///
     /// # Errors
@@ -122,7 +165,7 @@ impl RedisGuardBuilder {
     /// - [`ConfigError::Connect`] when the server cannot be reached, is none, or does not let us in;
     /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
     pub fn build(self) -> Result<RedisSandboxExecutionGuard, ConfigError> {
-        self.config.check(&RedisStore::known_capabilities())?;
+        self.config.check(&RedisStore::capabilities(self.fencing))?;
         if self.pool_size == 0 {
             return Err(ConfigError::setting(
                 "pool_size",
@@ -130,42 +173,49 @@ impl RedisGuardBuilder {
             ));
         }
         let source = self.source.map_err(|error| {
-            ConfigError::setting("address", format!("it cannot be used: {error}"))
+            ConfigError::setting(
+                "address",
+                format!(
+                    "it is not of the form redis://[user:password@]host[:port][/database]: {}",
+                    error.category()
+                ),
+            )
         })?;
         let timeout = self.config.operation_timeout;
         let budget = Budget::new(timeout);
+        let unanswered = Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window));
         let (info, links) = match source {
             Source::Address(info) => {
                 let first = connect(&info, budget)?;
-                (info.clone(), Links::new(info, self.pool_size, first)?)
+                let links =
+                    Links::new(info.clone(), self.pool_size, first, Arc::clone(&unanswered))?;
+                (info, links)
             }
             Source::Pool(info, pool) => {
                 connect(&info, budget)?;
-                (info.clone(), Links::given(info, pool))
+                let links = Links::given(info.clone(), pool, Arc::clone(&unanswered));
+                (info, links)
             }
         };
         let grace = self.config.shutdown_grace.unwrap_or(timeout);
-        let wakeups = WakeupLine::new(self.wakeups, info, timeout, grace);
+        let wakeups = WakeupLine::new(self.wakeups, info, timeout, grace, Arc::clone(&unanswered));
+        let store = RedisStore::new(links, wakeups, unanswered, self.fencing);
         Ok(RedisSandboxExecutionGuard {
-            guard: LeaseGuard::new(RedisStore::new(links, wakeups), &self.config)?,
+            guard: LeaseGuard::new(store, &self.config)?,
         })
     }
 }
 
 /// Opens a connection and makes sure that a Redis server answers on it.
-fn connect(info: &ConnectionInfo, budget: Budget) -> Result<Connection, ConfigError> {
+fn connect(info: &ConnectionInfo, budget: Budget) -> Result<Live, ConfigError> {
     let refuse = |error: StoreError| ConfigError::connect(shown(info), error);
-    let mut connection = dial(info, budget).map_err(refuse)?;
-    let mut session = Session {
-        connection: &mut connection,
-        budget,
-        repeated: false,
-    };
+    let mut live = dial(info, budget).map_err(refuse)?;
+    let mut session = Session::new(&mut live.connection, budget);
     session
         .call::<()>(&redis::cmd("PING"))
         .map_err(|failure| refuse(failure.into_store_error("greeting")))?;
     warn_of_eviction(&mut session);
-    Ok(connection)
+    Ok(live)
 }
 
 /// Says once if the server may drop leases. A server that does not tell is taken for a good one.
@@ -207,6 +257,9 @@ impl fmt::Debug for RedisGuardBuilder {
             .field("config", &self.config)
             .field("pool_size", &self.pool_size)
             .field("wakeups", &self.wakeups)
+            .field("fencing", &self.fencing)
+            .field("ghost_window", &self.ghost_window)
+            .field("kill_unanswered", &self.kill_unanswered)
             .finish()
     }
 }

@@ -7,11 +7,21 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use redis::Connection;
 
+use crate::unanswered::Identity;
+
 /// A connection that works as far as is known.
 pub(crate) struct Live {
     pub(crate) connection: Connection,
+    pub(crate) known: Known,
+}
+
+/// What is known of a connection.
+#[derive(Clone)]
+pub(crate) struct Known {
     /// When it was opened, or first seen.
     pub(crate) since: Instant,
+    /// By what the server knows it, if it tells.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// A place for a connection, which whoever checks it out fills within the budget of its operation and

@@ -5,24 +5,23 @@
 //! tried one by one here, with a share of the time each, and the handshake is made of commands of ours.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Instant;
 
 use guard_core::{Budget, StoreError};
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
+use crate::connector::{Known, Live};
 use crate::error::{classify, out_of_time};
-use crate::session::Session;
+use crate::session::{Failure, Session};
+use crate::unanswered::Identity;
 
 const CONNECTING: &str = "connecting";
 
-/// Opens a connection, authenticates and selects the database. Only the resolution of a host's name is
-/// not bounded: the operating system offers no way.
-pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
+/// Opens a connection, authenticates, selects the database, and learns by what the server knows it. Only the
+/// resolution of a host's name is not bounded: the operating system offers no way.
+pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Live, StoreError> {
     let mut connection = open(info, budget)?;
-    let mut session = Session {
-        connection: &mut connection,
-        budget,
-        repeated: false,
-    };
+    let mut session = Session::new(&mut connection, budget);
     let redis = info.redis_settings();
     if let Some(password) = redis.password() {
         let mut auth = redis::cmd("AUTH");
@@ -30,28 +29,26 @@ pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Connection, 
             auth.arg(user);
         }
         auth.arg(password);
-        shake_hands(&mut session, &auth, "authenticating")?;
+        shake_hands("authenticating", || session.call::<()>(&auth))?;
     }
     if redis.db() != 0 {
         let select = redis::cmd("SELECT").arg(redis.db()).to_owned();
-        shake_hands(&mut session, &select, "selecting the database")?;
+        shake_hands("selecting the database", || session.call::<()>(&select))?;
     }
-    Ok(connection)
+    let identity = shake_hands(CONNECTING, || Identity::ask(&mut session))?;
+    let since = Instant::now();
+    Ok(Live {
+        connection,
+        known: Known { since, identity },
+    })
 }
 
 /// A step of the handshake. No command of an operation has been sent yet, so nothing is unknown.
-fn shake_hands(
-    session: &mut Session<'_>,
-    command: &redis::Cmd,
-    step: &str,
-) -> Result<(), StoreError> {
-    use crate::session::Failure::{Answer, Connection, NotSent};
-    session
-        .call::<()>(command)
-        .map_err(|failure| match failure {
-            Answer(error) | Connection(error) => classify(step, error),
-            NotSent(error) => error,
-        })
+fn shake_hands<T>(step: &str, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
+    call().map_err(|failure| match failure {
+        Failure::Answer(error) | Failure::Connection(error) => classify(step, error),
+        Failure::NotSent(error) => error,
+    })
 }
 
 fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {

@@ -33,6 +33,20 @@ pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
 }
 
+/// Whether the server does not know a command, or does not let us use it.
+pub(crate) fn is_not_allowed(error: &RedisError) -> bool {
+    let unknown = || {
+        error
+            .detail()
+            .is_some_and(|detail| detail.to_lowercase().contains("unknown"))
+    };
+    match error.code() {
+        Some("NOPERM") => true,
+        Some("ERR") => unknown(),
+        _ => false,
+    }
+}
+
 /// What a failure of `operation` means for the guard. Whether the outcome is unknown is for the caller
 /// to say.
 pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {

@@ -4,6 +4,7 @@ mod builder;
 mod connector;
 mod dial;
 mod error;
+mod fence;
 mod interests;
 mod links;
 mod listener;
@@ -11,9 +12,12 @@ mod script;
 mod session;
 mod store;
 mod tracked;
+mod unanswered;
 mod wakeups;
 
-pub use builder::{DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups};
+pub use builder::{
+    DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,
+};
 pub use guard_core::{
     CloseOutcome, ConfigError, FencingToken, GuardError, Holder, Interrupt, IsolationScope,
     NoopGuard, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,

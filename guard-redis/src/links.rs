@@ -5,15 +5,16 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, ConfigError, StoreError};
+use guard_core::{Budget, ConfigError, LeaseToken, StoreError};
 use parking_lot::Mutex;
 use r2d2::{NopErrorHandler, Pool, PooledConnection};
 use redis::{Client, Connection, ConnectionInfo};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
-use crate::connector::{Connector, Live};
+use crate::connector::{Connector, Known, Live};
 use crate::dial::dial;
 use crate::session::{Failure, Session};
+use crate::unanswered::{Identity, Unanswered};
 
 /// The pool's one worker.
 const POOL_THREAD_NAME: &str = "guard-pool";
@@ -22,6 +23,7 @@ const POOL_THREAD_NAME: &str = "guard-pool";
 pub(crate) struct Links {
     info: ConnectionInfo,
     pool: AnyPool,
+    unanswered: Arc<Unanswered>,
     /// Protects when a connection last failed. Connections opened before are not trusted any more: what
     /// ended one has likely ended them all.
     last_failure: Mutex<Option<Instant>>,
@@ -37,12 +39,9 @@ impl Links {
     pub(crate) fn new(
         info: ConnectionInfo,
         size: u32,
-        first: Connection,
+        first: Live,
+        unanswered: Arc<Unanswered>,
     ) -> Result<Self, ConfigError> {
-        let first = Live {
-            connection: first,
-            since: Instant::now(),
-        };
         let worker = start_worker()?;
         let pool = Pool::builder()
             .max_size(size)
@@ -51,45 +50,50 @@ impl Links {
             .error_handler(Box::new(NopErrorHandler))
             .thread_pool(Arc::new(worker))
             .build_unchecked(Connector::new(first));
-        Ok(Self::over(info, AnyPool::Own(pool)))
+        Ok(Self::over(info, AnyPool::Own(pool), unanswered))
     }
 
     /// Links over a pool that belongs to the user. Connections that the pool cannot give come from `info`.
-    pub(crate) const fn given(info: ConnectionInfo, pool: Pool<Client>) -> Self {
-        Self::over(info, AnyPool::Given(pool))
+    pub(crate) const fn given(
+        info: ConnectionInfo,
+        pool: Pool<Client>,
+        unanswered: Arc<Unanswered>,
+    ) -> Self {
+        Self::over(info, AnyPool::Given(pool), unanswered)
     }
 
-    const fn over(info: ConnectionInfo, pool: AnyPool) -> Self {
+    const fn over(info: ConnectionInfo, pool: AnyPool, unanswered: Arc<Unanswered>) -> Self {
         Self {
             info,
             pool,
+            unanswered,
             last_failure: Mutex::new(None),
         }
     }
 
     /// Does an idempotent operation on a connection of the pool. If the connection fails and was not new,
-    /// the operation is repeated once, at once, on a new one.
+    /// the operation is repeated once, at once, on a new one. `brings` is the token that the operation may
+    /// put into a slot.
     pub(crate) fn operate<T>(
         &self,
         operation: &str,
         budget: Budget,
+        brings: Option<&LeaseToken>,
         work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         let mut link = self.check_out(budget)?;
         let trusted_since = *self.last_failure.lock();
-        if link.forget_if_older(trusted_since) {
+        let is_new = link.forget_if_older(trusted_since) || link.introduce(budget).is_err();
+        if is_new {
             link.fill(dial(&self.info, budget)?);
-            return self
-                .attempt(&mut link, budget, false, &work)
-                .map_err(|failure| failure.into_store_error(operation));
         }
-        match self.attempt(&mut link, budget, false, &work) {
+        match self.attempt(&mut link, budget, brings, false, &work) {
             Ok(value) => Ok(value),
-            Err(Failure::Connection(first)) => {
-                let first = Failure::Connection(first).into_store_error(operation);
+            Err(failure @ Failure::Connection(_)) if !is_new => {
+                let first = failure.into_store_error(operation);
                 // The first try may still take effect: without an answer to the second it stays unknown.
                 link.fill(dial(&self.info, budget).map_err(|_| first)?);
-                self.attempt(&mut link, budget, true, &work)
+                self.attempt(&mut link, budget, brings, true, &work)
                     .map_err(|failure| failure.into_store_error(operation).with_unknown_outcome())
             }
             Err(failure) => Err(failure.into_store_error(operation)),
@@ -100,20 +104,21 @@ impl Links {
         &self,
         link: &mut Link,
         budget: Budget,
+        brings: Option<&LeaseToken>,
         repeated: bool,
         work: &impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let Some(connection) = link.connection() else {
             return Err(Failure::NotSent(StoreError::transient("no connection")));
         };
-        let mut session = Session {
-            connection,
-            budget,
-            repeated,
-        };
+        let mut session = Session::new(connection, budget);
+        session.repeated = repeated;
         let result = work(&mut session);
         match &result {
             Err(Failure::Connection(_)) => {
+                if let Some(token) = brings {
+                    self.unanswered.add(token, link.identity());
+                }
                 link.empty();
                 *self.last_failure.lock() = Some(Instant::now());
             }
@@ -162,46 +167,51 @@ enum Link {
     Given(PooledConnection<Client>),
 }
 
-/// What is known of a connection of the user's pool.
-#[derive(Clone, Copy)]
-enum Known {
-    Since(Instant),
-    /// It failed, and must not be used again: a late answer may be waiting in it.
-    Failed,
-}
+/// Stands in the extensions of a connection of the user's pool that failed: a late answer may be waiting in
+/// it.
+struct Failed;
 
 impl Link {
-    /// Forgets the connection if it was opened before `failure`; answers whether there is none now.
+    /// Forgets the connection if it failed or was opened before `failure`; answers whether there is none now.
     fn forget_if_older(&mut self, failure: Option<Instant>) -> bool {
-        let is_old = |since: Instant| failure.is_some_and(|failure| since <= failure);
+        let is_old = |known: &Known| failure.is_some_and(|failure| known.since <= failure);
         match self {
             Self::Own(place) => {
-                if place.as_ref().is_some_and(|live| is_old(live.since)) {
+                if place.as_ref().is_some_and(|live| is_old(&live.known)) {
                     **place = None;
                 }
                 place.is_none()
             }
             Self::Given(pooled) => {
-                let extensions = PooledConnection::extensions_mut(pooled);
-                match extensions.get::<Known>() {
-                    None => {
-                        extensions.insert(Known::Since(Instant::now()));
-                        false
-                    }
-                    Some(Known::Since(since)) => is_old(*since),
-                    Some(Known::Failed) => true,
-                }
+                let extensions = PooledConnection::extensions(pooled);
+                extensions.get::<Failed>().is_some()
+                    || extensions.get::<Known>().is_some_and(is_old)
             }
         }
     }
 
-    fn fill(&mut self, connection: Connection) {
-        let since = Instant::now();
+    /// Learns by what the server knows a connection that the user's pool opened.
+    fn introduce(&mut self, budget: Budget) -> Result<(), Failure> {
+        if let Self::Given(pooled) = self
+            && PooledConnection::extensions(pooled)
+                .get::<Known>()
+                .is_none()
+        {
+            let since = Instant::now();
+            let identity = Identity::ask(&mut Session::new(pooled, budget))?;
+            PooledConnection::extensions_mut(pooled).insert(Known { since, identity });
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, live: Live) {
         match self {
-            Self::Own(place) => **place = Some(Live { connection, since }),
+            Self::Own(place) => **place = Some(live),
             Self::Given(pooled) => {
-                **pooled = connection;
-                PooledConnection::extensions_mut(pooled).insert(Known::Since(since));
+                **pooled = live.connection;
+                let extensions = PooledConnection::extensions_mut(pooled);
+                extensions.remove::<Failed>();
+                extensions.insert(live.known);
             }
         }
     }
@@ -210,7 +220,7 @@ impl Link {
         match self {
             Self::Own(place) => **place = None,
             Self::Given(pooled) => {
-                PooledConnection::extensions_mut(pooled).insert(Known::Failed);
+                PooledConnection::extensions_mut(pooled).insert(Failed);
             }
         }
     }
@@ -219,6 +229,16 @@ impl Link {
         match self {
             Self::Own(place) => place.as_mut().map(|live| &mut live.connection),
             Self::Given(pooled) => Some(pooled),
+        }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        match self {
+            Self::Own(place) => place.as_ref()?.known.identity.clone(),
+            Self::Given(pooled) => PooledConnection::extensions(pooled)
+                .get::<Known>()?
+                .identity
+                .clone(),
         }
     }
 

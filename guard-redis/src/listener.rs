@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use guard_core::{Budget, LOG_TARGET, StoreError};
-use redis::{Connection, Msg, PubSub, RedisError, Value, cmd};
+use redis::{Msg, PubSub, Value, cmd};
 
+use crate::connector::Live;
 use crate::dial::dial;
+use crate::error::is_not_allowed;
 use crate::session::{Failure, Session, failure};
 use crate::wakeups::Line;
 
@@ -60,17 +62,19 @@ pub(crate) fn work(line: &Line) {
 /// Connects and listens until something ends it.
 fn listen(line: &Line) -> End {
     let budget = Budget::new(line.operation_timeout);
-    let mut invalidation = match open(line, budget) {
-        Ok(connection) => connection,
-        Err(end) => return end,
+    let mut invalidation = match dial(&line.info, budget) {
+        Ok(live) => live,
+        Err(error) => return End::Failed(error),
     };
-    let id = match own_id(&mut invalidation, budget) {
-        Ok(id) => id,
-        Err(failure) => return ended(failure),
+    let Some(identity) = invalidation.known.identity else {
+        return End::Refused(StoreError::permanent(
+            "the server does not tell CLIENT INFO",
+        ));
     };
-    let mut pubsub = invalidation.as_pubsub();
+    let mut pubsub = invalidation.connection.as_pubsub();
     // In this order nothing is lost: listen, then track, then let everybody look.
-    let end = match subscribe(&mut pubsub, budget).and_then(|()| track(line, &id, budget)) {
+    let tracked = subscribe(&mut pubsub, budget).and_then(|()| track(line, identity.id(), budget));
+    let end = match tracked {
         Ok(tracked) => {
             line.tracked.install(tracked);
             line.up();
@@ -83,46 +87,23 @@ fn listen(line: &Line) -> End {
     end
 }
 
-fn open(line: &Line, budget: Budget) -> Result<Connection, End> {
-    dial(&line.info, budget).map_err(End::Failed)
-}
-
-/// The number by which the server knows this connection.
-fn own_id(connection: &mut Connection, budget: Budget) -> Result<String, Failure> {
-    let mut session = Session {
-        connection,
-        budget,
-        repeated: false,
-    };
-    let info: String = session.call(cmd("CLIENT").arg("INFO"))?;
-    let id = info
-        .split_ascii_whitespace()
-        .find_map(|field| field.strip_prefix("id="));
-    id.map(str::to_owned)
-        .ok_or_else(|| Failure::NotSent(StoreError::permanent("CLIENT INFO tells no id")))
-}
-
 fn subscribe(pubsub: &mut PubSub<'_>, budget: Budget) -> Result<(), Failure> {
     set_patience(pubsub, budget.remaining())?;
     pubsub.subscribe(CHANNEL).map_err(failure)
 }
 
-/// Opens the tracked connection, whose keys are told to the connection `id`.
-fn track(line: &Line, id: &str, budget: Budget) -> Result<Connection, Failure> {
-    let mut connection = dial(&line.info, budget).map_err(Failure::NotSent)?;
-    let mut session = Session {
-        connection: &mut connection,
-        budget,
-        repeated: false,
-    };
-    session.call::<()>(
-        cmd("CLIENT")
-            .arg("TRACKING")
-            .arg("ON")
-            .arg("REDIRECT")
-            .arg(id),
-    )?;
-    Ok(connection)
+/// Opens the tracked connection, whose keys are told to the connection `id`, but for what it changes itself.
+fn track(line: &Line, id: &str, budget: Budget) -> Result<Live, Failure> {
+    let mut live = dial(&line.info, budget).map_err(Failure::NotSent)?;
+    let mut track = cmd("CLIENT");
+    track
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("REDIRECT")
+        .arg(id)
+        .arg("NOLOOP");
+    Session::new(&mut live.connection, budget).call::<()>(&track)?;
+    Ok(live)
 }
 
 /// Passes messages on, and checks both connections now and then.
@@ -184,6 +165,7 @@ fn check(line: &Line, pubsub: &mut PubSub<'_>) -> Result<(), Failure> {
     line.tracked
         .use_if_idle(Budget::new(patience), |session| session.call::<()>(&ping))
         .unwrap_or(Ok(()))
+        .map_err(|(failure, _)| failure)
 }
 
 fn set_patience(pubsub: &PubSub<'_>, patience: Duration) -> Result<(), Failure> {
@@ -193,26 +175,12 @@ fn set_patience(pubsub: &PubSub<'_>, patience: Duration) -> Result<(), Failure> 
 }
 
 fn ended(failure: Failure) -> End {
-    let refused = matches!(&failure, Failure::Answer(error) if is_refusal(error));
+    let refused = matches!(&failure, Failure::Answer(error) if is_not_allowed(error));
     let error = failure.into_store_error("wake-ups");
     if refused {
         End::Refused(error)
     } else {
         End::Failed(error)
-    }
-}
-
-/// Whether the server does not know these commands, or does not let us use them.
-fn is_refusal(error: &RedisError) -> bool {
-    let unknown = || {
-        error
-            .detail()
-            .is_some_and(|detail| detail.to_lowercase().contains("unknown"))
-    };
-    match error.code() {
-        Some("NOPERM") => true,
-        Some("ERR") => unknown(),
-        _ => false,
     }
 }
 

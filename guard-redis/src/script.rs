@@ -4,7 +4,7 @@ use redis::{Cmd, FromRedisValue, cmd};
 
 use crate::session::{Failure, Session};
 
-/// A script for one key.
+/// A script and its digest.
 pub(crate) struct Script {
     code: &'static str,
     digest: String,
@@ -20,10 +20,10 @@ impl Script {
     pub(crate) fn run<T: FromRedisValue>(
         &self,
         session: &mut Session<'_>,
-        key: &str,
+        keys: &[&str],
         arguments: &[&str],
     ) -> Result<T, Failure> {
-        let call = self.call(key, arguments);
+        let call = self.call(keys, arguments);
         match session.call(&call) {
             Err(Failure::Answer(error)) if error.code() == Some("NOSCRIPT") => {
                 session.call::<()>(&self.load())?;
@@ -33,9 +33,12 @@ impl Script {
         }
     }
 
-    fn call(&self, key: &str, arguments: &[&str]) -> Cmd {
+    fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         let mut call = cmd("EVALSHA");
-        call.arg(&self.digest).arg(1).arg(key).arg(arguments);
+        call.arg(&self.digest)
+            .arg(keys.len())
+            .arg(keys)
+            .arg(arguments);
         call
     }
 

@@ -35,7 +35,15 @@ pub(crate) struct Session<'a> {
     pub(crate) repeated: bool,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    pub(crate) const fn new(connection: &'a mut Connection, budget: Budget) -> Self {
+        Self {
+            connection,
+            budget,
+            repeated: false,
+        }
+    }
+
     /// Sends a command and reads its answer within what is left of the budget.
     pub(crate) fn call<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         let remaining = self.budget.remaining();

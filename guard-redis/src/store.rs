@@ -5,23 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{
-    Acquired, Budget, Capabilities, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl, Released,
-    Renewed, SlotName, StoreError, Waker, Watch,
+    Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
+    LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
 use redis::cmd;
 
 use crate::error::is_wrong_type;
+use crate::fence::{counter_life, counter_name};
 use crate::links::Links;
 use crate::script::Script;
 use crate::session::{Failure, Session};
+use crate::unanswered::Unanswered;
 use crate::wakeups::WakeupLine;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(1 << 62);
 
-/// What `acquire.lua` answers when the token holds the slot.
+/// What the acquiring scripts answer when the token holds the slot.
 const GRANTED: i64 = -3;
+
+/// How many leases are renewed by one script: few enough that nobody else waits long for the server.
+const RENEWED_TOGETHER: usize = 500;
 
 /// Leases in Redis. Clones are handles of the same connections.
 #[derive(Clone)]
@@ -30,28 +35,139 @@ pub struct RedisStore(Arc<Inner>);
 struct Inner {
     links: Links,
     wakeups: WakeupLine,
+    unanswered: Arc<Unanswered>,
+    fencing: bool,
     acquire: Script,
+    acquire_fenced: Script,
     renew: Script,
     release: Script,
     hand_over: Script,
+    hand_over_fenced: Script,
     holder: Script,
 }
 
 impl RedisStore {
-    pub(crate) fn new(links: Links, wakeups: WakeupLine) -> Self {
+    pub(crate) fn new(
+        links: Links,
+        wakeups: WakeupLine,
+        unanswered: Arc<Unanswered>,
+        fencing: bool,
+    ) -> Self {
         Self(Arc::new(Inner {
             links,
             wakeups,
+            unanswered,
+            fencing,
             acquire: Script::new(include_str!("../scripts/acquire.lua")),
+            acquire_fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
+            hand_over_fenced: Script::new(include_str!("../scripts/hand_over_fenced.lua")),
             holder: Script::new(include_str!("../scripts/holder.lua")),
         }))
     }
 
-    pub(crate) const fn known_capabilities() -> Capabilities {
-        Capabilities::new(MAX_TTL)
+    pub(crate) const fn capabilities(fencing: bool) -> Capabilities {
+        let mut capabilities = Capabilities::new(MAX_TTL);
+        capabilities.fencing = fencing;
+        capabilities
+    }
+}
+
+impl Inner {
+    /// Takes the slot by script, or tells who keeps it.
+    fn take(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+    ) -> Result<Acquired, Failure> {
+        let millis = ttl.as_millis().to_string();
+        if !self.fencing {
+            let arguments = [token.as_str(), &millis];
+            let answer = self.acquire.run(session, &[slot.as_str()], &arguments)?;
+            return Ok(acquired(answer, None));
+        }
+        let counter = counter_name(slot);
+        let life = counter_life(ttl).to_string();
+        let keys = [slot.as_str(), &counter];
+        let arguments = [token.as_str(), &millis, &life];
+        let (answer, number) = match self.acquire_fenced.run(session, &keys, &arguments)? {
+            Answer::Numbered(answer, number) => (answer, Some(FencingToken::new(number))),
+            Answer::Plain((answer,)) => (answer, None),
+        };
+        Ok(acquired(answer, number))
+    }
+
+    fn swap(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        tokens: [&LeaseToken; 2],
+        ttl: LeaseTtl,
+    ) -> Result<HandedOver, Failure> {
+        let [from, to] = tokens.map(LeaseToken::as_str);
+        let millis = ttl.as_millis().to_string();
+        if !self.fencing {
+            let arguments = [from, to, &millis];
+            let held = self.hand_over.run(session, &[slot.as_str()], &arguments);
+            return Ok(match not_ours_if_wrong_type(held, 0)? {
+                1 => HandedOver::Granted { fencing: None },
+                _ => HandedOver::NotHeld,
+            });
+        }
+        let counter = counter_name(slot);
+        let life = counter_life(ttl).to_string();
+        let keys = [slot.as_str(), &counter];
+        let arguments = [from, to, &millis, &life];
+        let number = self.hand_over_fenced.run(session, &keys, &arguments);
+        Ok(match not_ours_if_wrong_type(number, None)? {
+            Some(number) => HandedOver::Granted {
+                fencing: Some(FencingToken::new(number)),
+            },
+            None => HandedOver::NotHeld,
+        })
+    }
+
+    fn renew_together(
+        &self,
+        leases: &[(SlotName, LeaseToken)],
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Vec<Renewed>, StoreError> {
+        let counters: Vec<String> = if self.fencing {
+            leases.iter().map(|(slot, _)| counter_name(slot)).collect()
+        } else {
+            Vec::new()
+        };
+        let slots = leases.iter().map(|(slot, _)| slot.as_str());
+        let keys: Vec<&str> = slots.chain(counters.iter().map(String::as_str)).collect();
+        let (millis, life) = (ttl.as_millis().to_string(), counter_life(ttl).to_string());
+        let mut arguments = vec![millis.as_str(), life.as_str()];
+        arguments.extend(leases.iter().map(|(_, token)| token.as_str()));
+
+        let work = |session: &mut Session<'_>| {
+            let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
+            Ok(answers
+                .into_iter()
+                .map(|held| {
+                    if held == 1 {
+                        Renewed::Renewed
+                    } else {
+                        Renewed::NotHeld
+                    }
+                })
+                .collect())
+        };
+        // On the tracked connection a renewal also registers for the slot's next change, and is not told
+        // of its own.
+        let watched = leases.iter().any(|(slot, _)| self.wakeups.is_watched(slot));
+        if watched && let Some(result) = self.wakeups.look(None, budget, work) {
+            return result;
+        }
+        self.links.operate("renew", budget, None, work)
     }
 }
 
@@ -69,35 +185,40 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
-        let millis = ttl.as_millis().to_string();
-        let arguments = [token.as_str(), &millis];
-        let take = |session: &mut Session<'_>| {
-            let answer = self.0.acquire.run(session, slot.as_str(), &arguments)?;
-            Ok(acquired(answer))
-        };
-        let first = match self.0.wakeups.look(slot, budget, take) {
-            None => None,
-            Some(Err(error)) if error.is_unknown() => Some(error),
-            Some(result) => return result,
-        };
+        let inner = &*self.0;
+        let take = |session: &mut Session<'_>| inner.take(session, slot, token, ttl);
+        let mut doubt = false;
+        if inner.wakeups.is_watched(slot) {
+            match inner.wakeups.look(Some(token), budget, take) {
+                Some(Err(error)) if error.is_unknown() => doubt = true,
+                Some(result) => return result,
+                None => {}
+            }
+        }
         let mut set = cmd("SET");
+        let millis = ttl.as_millis();
         set.arg(slot.as_str())
             .arg(token.as_str())
             .arg("NX")
             .arg("PX")
-            .arg(&millis);
-        let result = self.0.links.operate("acquire", budget, |session| {
-            // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
-            // for how long, is it a token at all) the script answers, and takes what has come free since.
-            if session.call::<Option<String>>(&set)?.is_some() {
-                return Ok(Acquired::Granted { fencing: None });
-            }
-            take(session)
-        });
+            .arg(millis);
+        let result = inner
+            .links
+            .operate("acquire", budget, Some(token), |session| {
+                // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
+                // for how long, is it a token at all) the script answers, and takes what has come free since.
+                if !inner.fencing && session.call::<Option<String>>(&set)?.is_some() {
+                    return Ok(Acquired::Granted { fencing: None });
+                }
+                take(session)
+            });
         // The look that failed may still take effect: without an answer to this it stays unknown.
-        result.map_err(|error| match first {
-            Some(_) => error.with_unknown_outcome(),
-            None => error,
+        result.map_err(|error| {
+            if doubt {
+                error.with_unknown_outcome()
+            } else {
+                error
+            }
         })
     }
 
@@ -108,15 +229,28 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
-        let arguments = [token.as_str(), &ttl.as_millis().to_string()];
-        self.0.links.operate("renew", budget, |session| {
-            let held = self.0.renew.run(session, slot.as_str(), &arguments);
-            Ok(if is_yes(held)? {
-                Renewed::Renewed
-            } else {
-                Renewed::NotHeld
-            })
-        })
+        let lease = [(slot.clone(), token.clone())];
+        let answers = self.0.renew_together(&lease, ttl, budget)?;
+        answers
+            .first()
+            .copied()
+            .ok_or_else(|| StoreError::permanent("renew: no answer"))
+    }
+
+    fn renew_many(
+        &self,
+        leases: &[(SlotName, LeaseToken)],
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Vec<Result<Renewed, StoreError>> {
+        let mut results = Vec::with_capacity(leases.len());
+        for leases in leases.chunks(RENEWED_TOGETHER) {
+            match self.0.renew_together(leases, ttl, budget) {
+                Ok(answers) => results.extend(answers.into_iter().map(Ok)),
+                Err(error) => results.extend(leases.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        results
     }
 
     fn release(
@@ -125,17 +259,25 @@ impl LeaseStore for RedisStore {
         token: &LeaseToken,
         budget: Budget,
     ) -> Result<Released, StoreError> {
-        self.0.links.operate("release", budget, |session| {
-            let held = self
-                .0
+        let inner = &*self.0;
+        let suspects = inner.unanswered.of(token);
+        let (released, settled) = inner.links.operate("release", budget, None, |session| {
+            let settled = inner.unanswered.settle(&suspects, session)?;
+            let held = inner
                 .release
-                .run(session, slot.as_str(), &[token.as_str()]);
+                .run(session, &[slot.as_str()], &[token.as_str()]);
+            let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
             // After a try without an answer the slot was most likely freed by that one.
-            Ok(if is_yes(held)? || session.repeated {
-                Released::Released
-            } else {
-                Released::NotHeld
-            })
+            Ok((released || session.repeated, settled))
+        })?;
+        if !settled {
+            return Err(not_final());
+        }
+        inner.unanswered.forget(token);
+        Ok(if released {
+            Released::Released
+        } else {
+            Released::NotHeld
         })
     }
 
@@ -147,28 +289,42 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<HandedOver, StoreError> {
-        let arguments = [from.as_str(), to.as_str(), &ttl.as_millis().to_string()];
-        self.0.links.operate("hand over", budget, |session| {
-            let held = self.0.hand_over.run(session, slot.as_str(), &arguments);
-            Ok(if is_yes(held)? {
-                HandedOver::Granted { fencing: None }
-            } else {
-                HandedOver::NotHeld
-            })
-        })
+        let inner = &*self.0;
+        let suspects = inner.unanswered.of(from);
+        let handed = inner
+            .links
+            .operate("hand over", budget, Some(to), |session| {
+                if !inner.unanswered.settle(&suspects, session)? {
+                    return Ok(None);
+                }
+                inner.swap(session, slot, [from, to], ttl).map(Some)
+            })?;
+        let handed = handed.ok_or_else(not_final)?;
+        inner.unanswered.forget(from);
+        Ok(handed)
+    }
+
+    fn in_doubt(&self, token: &LeaseToken) -> bool {
+        !self.0.unanswered.of(token).is_empty()
     }
 
     fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
-        let found = self.0.links.operate("holder", budget, |session| {
-            self.0
-                .holder
-                .run::<Option<(Vec<u8>, i64)>>(session, slot.as_str(), &[])
-        })?;
-        Ok(found.map(|(token, millis)| {
-            // A foreign token need not be text; it is only shown here, in part.
-            let token = String::from_utf8_lossy(&token);
-            Holder::new(LeaseToken::from_store(&*token), remaining(millis))
-        }))
+        let inner = &*self.0;
+        let ask = |session: &mut Session<'_>| {
+            let found: Option<(Vec<u8>, i64)> = inner.holder.run(session, &[slot.as_str()], &[])?;
+            Ok(found.map(|(token, millis)| {
+                // A foreign token need not be text; it is only shown here, in part.
+                let token = String::from_utf8_lossy(&token);
+                Holder::new(LeaseToken::from_store(&*token), remaining(millis))
+            }))
+        };
+        // Asked by whoever watches the slot, this also registers for its next change.
+        if inner.wakeups.is_watched(slot)
+            && let Some(Ok(holder)) = inner.wakeups.look(None, budget, ask)
+        {
+            return Ok(holder);
+        }
+        inner.links.operate("holder", budget, None, ask)
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
@@ -176,28 +332,49 @@ impl LeaseStore for RedisStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Self::known_capabilities()
+        Self::capabilities(self.0.fencing)
     }
 }
 
-/// What `acquire.lua` answers.
-fn acquired(answer: i64) -> Acquired {
+/// What `acquire_fenced.lua` answers.
+enum Answer {
+    Numbered(i64, u64),
+    Plain((i64,)),
+}
+
+impl redis::FromRedisValue for Answer {
+    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
+        match redis::from_redis_value_ref(&value) {
+            Ok((answer, number)) => Ok(Self::Numbered(answer, number)),
+            Err(_) => redis::from_redis_value(value).map(Self::Plain),
+        }
+    }
+}
+
+/// What the acquiring scripts answer.
+fn acquired(answer: i64, fencing: Option<FencingToken>) -> Acquired {
     match answer {
-        GRANTED => Acquired::Granted { fencing: None },
+        GRANTED => Acquired::Granted { fencing },
         millis => Acquired::Held {
             remaining: remaining(millis),
         },
     }
 }
 
-/// Whether a script that compares the token found it. Something in the slot that is not a string is not
-/// the token.
-fn is_yes(answer: Result<i64, Failure>) -> Result<bool, Failure> {
+/// The answer of a script that compares the token. Something in the slot that is not a string is not the
+/// token.
+fn not_ours_if_wrong_type<T>(answer: Result<T, Failure>, not_ours: T) -> Result<T, Failure> {
     match answer {
-        Ok(held) => Ok(held == 1),
-        Err(Failure::Answer(error)) if is_wrong_type(&error) => Ok(false),
-        Err(failure) => Err(failure),
+        Err(Failure::Answer(error)) if is_wrong_type(&error) => Ok(not_ours),
+        answer => answer,
     }
+}
+
+fn not_final() -> StoreError {
+    StoreError::transient(
+        "a command of the token may still be under way, and its connection cannot be ended: \
+         the release is not final before `ghost_window` has passed",
+    )
 }
 
 /// The remaining TTL from `PTTL`'s answer: negative is none.

@@ -2,10 +2,11 @@
 
 use guard_core::{Budget, StoreError};
 use parking_lot::{Condvar, Mutex};
-use redis::Connection;
 
+use crate::connector::Live;
 use crate::error::out_of_time;
 use crate::session::{Failure, Session};
+use crate::unanswered::Identity;
 
 /// One connection that is used by one look at a time.
 #[derive(Default)]
@@ -26,16 +27,16 @@ struct State {
 enum Place {
     #[default]
     Down,
-    Idle(Connection),
+    Idle(Live),
     Busy,
 }
 
 impl Tracked {
     /// Puts a new connection in the old one's place.
-    pub(crate) fn install(&self, connection: Connection) {
+    pub(crate) fn install(&self, live: Live) {
         let mut state = self.state.lock();
         state.generation += 1;
-        state.place = Place::Idle(connection);
+        state.place = Place::Idle(live);
         self.changed.notify_all();
     }
 
@@ -51,28 +52,26 @@ impl Tracked {
         matches!(self.state.lock().place, Place::Down)
     }
 
-    /// Works on the connection as soon as it is free; `None` if there is none.
+    /// Works on the connection as soon as it is free; `None` if there is none. A failure of the connection
+    /// comes with its identity.
     pub(crate) fn use_within<T>(
         &self,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, Failure>> {
-        let (mut connection, generation) = match self.check_out(budget)? {
-            Ok(connection) => connection,
-            Err(error) => return Some(Err(Failure::NotSent(error))),
+    ) -> Option<Result<T, (Failure, Option<Identity>)>> {
+        let (mut live, generation) = match self.check_out(budget)? {
+            Ok(live) => live,
+            Err(error) => return Some(Err((Failure::NotSent(error), None))),
         };
-        let result = work(&mut Session {
-            connection: &mut connection,
-            budget,
-            repeated: false,
-        });
-        let broken = matches!(result, Err(Failure::Connection(_)));
+        let result = work(&mut Session::new(&mut live.connection, budget));
+        let result = result.map_err(|failure| (failure, live.known.identity.clone()));
+        let broken = matches!(result, Err((Failure::Connection(_), _)));
         let mut state = self.state.lock();
         if state.generation == generation {
             state.place = if broken {
                 Place::Down
             } else {
-                Place::Idle(connection)
+                Place::Idle(live)
             };
         }
         drop(state);
@@ -85,7 +84,7 @@ impl Tracked {
         &self,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, Failure>> {
+    ) -> Option<Result<T, (Failure, Option<Identity>)>> {
         let idle = matches!(self.state.lock().place, Place::Idle(_));
         if idle {
             self.use_within(budget, work)
@@ -94,11 +93,11 @@ impl Tracked {
         }
     }
 
-    fn check_out(&self, budget: Budget) -> Option<Result<(Connection, u64), StoreError>> {
+    fn check_out(&self, budget: Budget) -> Option<Result<(Live, u64), StoreError>> {
         let mut state = self.state.lock();
         loop {
             match std::mem::replace(&mut state.place, Place::Busy) {
-                Place::Idle(connection) => return Some(Ok((connection, state.generation))),
+                Place::Idle(live) => return Some(Ok((live, state.generation))),
                 Place::Down => {
                     state.place = Place::Down;
                     return None;

@@ -14,7 +14,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use guard_core::{Budget, LOG_TARGET, Registration, SlotName, StoreError, Waker, Watch};
+use guard_core::{
+    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
+};
 use parking_lot::{Condvar, Mutex};
 use redis::ConnectionInfo;
 
@@ -23,6 +25,7 @@ use crate::interests::{Interest, Interests};
 use crate::listener;
 use crate::session::{Failure, Session};
 use crate::tracked::Tracked;
+use crate::unanswered::Unanswered;
 
 const THREAD_NAME: &str = "guard-wakeups";
 
@@ -30,6 +33,7 @@ const THREAD_NAME: &str = "guard-wakeups";
 pub(crate) struct WakeupLine {
     line: Arc<Line>,
     grace: Duration,
+    unanswered: Arc<Unanswered>,
     /// Protects the thread's end, whose sender the thread drops when it is over; `None` before the start.
     thread: Mutex<Option<Receiver<()>>>,
 }
@@ -55,6 +59,7 @@ impl WakeupLine {
         info: ConnectionInfo,
         operation_timeout: Duration,
         grace: Duration,
+        unanswered: Arc<Unanswered>,
     ) -> Self {
         Self {
             line: Arc::new(Line {
@@ -68,6 +73,7 @@ impl WakeupLine {
                 stopping: Condvar::new(),
             }),
             grace,
+            unanswered,
             thread: Mutex::new(None),
         }
     }
@@ -88,19 +94,26 @@ impl WakeupLine {
         }))
     }
 
-    /// Looks at a slot that is watched, on the tracked connection; `None` where that cannot be.
+    /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
+    /// if there is none. `brings` is the token that the work may put into a slot.
     pub(crate) fn look<T>(
         &self,
-        slot: &SlotName,
+        brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let line = &self.line;
-        if !line.is_healthy() || !line.interests.contains(slot) {
-            return None;
-        }
-        let result = line.tracked.use_within(budget, work)?;
-        Some(result.map_err(|failure| failure.into_store_error("look")))
+        let result = self.line.tracked.use_within(budget, work)?;
+        Some(result.map_err(|(failure, identity)| {
+            if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
+                self.unanswered.add(token, identity);
+            }
+            failure.into_store_error("look")
+        }))
+    }
+
+    /// Whether a look at `slot` would be told of its next change.
+    pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
+        self.line.is_healthy() && self.line.interests.contains(slot)
     }
 
     fn start(&self) -> io::Result<()> {

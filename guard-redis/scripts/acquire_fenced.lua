@@ -1,0 +1,31 @@
+-- Takes a slot and numbers the lease, or tells how long somebody else still holds it.
+--
+-- KEYS[1]  the slot
+-- KEYS[2]  the counter of the slot's fencing tokens
+-- ARGV[1]  the token of the entry
+-- ARGV[2]  the TTL in milliseconds
+-- ARGV[3]  the counter's life in milliseconds
+--
+-- Answers { -3, number } when the token holds the slot now, with a fresh TTL; the number is a new one if the
+-- slot was free, and the same as before if it was the token's own. Else { the holder's remaining TTL in
+-- milliseconds, -1 if it has none }.
+--
+-- A new number is larger than the last one and not behind the server's clock in microseconds, so it grows
+-- also where the counter was lost. '%.0f' prints whole numbers up to 2^53, which the clock reaches in 2255.
+
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then
+  return { redis.call('PTTL', KEYS[1]) }
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+
+local last = redis.call('GET', KEYS[2])
+if holder and last then
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  return { -3, last }
+end
+local time = redis.call('TIME')
+local number = math.max((tonumber(last) or 0) + 1, time[1] * 1000000 + time[2])
+local text = string.format('%.0f', number)
+redis.call('SET', KEYS[2], text, 'PX', ARGV[3])
+return { -3, text }

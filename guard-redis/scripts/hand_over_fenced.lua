@@ -1,0 +1,29 @@
+-- Passes a slot from one token to another and numbers the new lease.
+--
+-- KEYS[1]  the slot
+-- KEYS[2]  the counter of the slot's fencing tokens
+-- ARGV[1]  the token that gives
+-- ARGV[2]  the token that receives
+-- ARGV[3]  the TTL in milliseconds
+-- ARGV[4]  the counter's life in milliseconds
+--
+-- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
+-- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot. How
+-- numbers grow is told in acquire_fenced.lua.
+
+local holder = redis.call('GET', KEYS[1])
+if holder ~= ARGV[1] and holder ~= ARGV[2] then
+  return false
+end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+
+local last = redis.call('GET', KEYS[2])
+if holder == ARGV[2] and last then
+  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+  return last
+end
+local time = redis.call('TIME')
+local number = math.max((tonumber(last) or 0) + 1, time[1] * 1000000 + time[2])
+local text = string.format('%.0f', number)
+redis.call('SET', KEYS[2], text, 'PX', ARGV[4])
+return text
