@@ -1,12 +1,11 @@
 //! User code runs here, on one thread of its own, started at first use.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 
 use parking_lot::Mutex;
 
-use crate::error::GuardError;
 use crate::worker::Worker;
 
 const THREAD_NAME: &str = "guard-callbacks";
@@ -28,16 +27,15 @@ struct Running {
 }
 
 impl Callbacks {
+    pub(crate) const THREAD_NAME: &str = THREAD_NAME;
+
     /// Makes sure that the thread runs, so that a later [`run`](Self::run) cannot fail.
-    pub(crate) fn start(&self) -> Result<(), GuardError> {
+    pub(crate) fn start(&self) -> Result<(), io::Error> {
         let mut running = self.running.lock();
         if running.is_none() {
             let (sender, receiver) = mpsc::channel::<Callback>();
             let work = move || receiver.into_iter().for_each(call);
-            let worker = Worker::start(THREAD_NAME, work).map_err(|source| GuardError::Thread {
-                name: THREAD_NAME.to_owned(),
-                source: Arc::new(source),
-            })?;
+            let worker = Worker::start(THREAD_NAME, work)?;
             *running = Some(Running { sender, worker });
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::ConfigError;
+use crate::observer::{GuardObserver, Observed};
 use crate::row::RowLimits;
 use crate::slot::{DEFAULT_KEY_PREFIX, KeyPrefix};
 use crate::store::Capabilities;
@@ -47,6 +48,12 @@ pub struct GuardConfig {
     pub max_hand_overs: u32,
     /// How long a slot is handed over in a row inside the process.
     pub max_hand_over_time: Duration,
+    /// Whether the guard renews its leases.
+    pub auto_renew: bool,
+    /// How long a lease is renewed at most; for ever if `None`.
+    pub max_hold: Option<Duration>,
+    /// Hears what the guard does.
+    pub observer: Option<Arc<dyn GuardObserver>>,
     /// How long the end of the guard waits for releases under way; the operation timeout if `None`.
     pub shutdown_grace: Option<Duration>,
     /// A label for operators that ends up in the token.
@@ -65,6 +72,9 @@ impl Default for GuardConfig {
             outage_tolerance: DEFAULT_OUTAGE_TOLERANCE,
             max_hand_overs: DEFAULT_MAX_HAND_OVERS,
             max_hand_over_time: DEFAULT_MAX_HAND_OVER_TIME,
+            auto_renew: false,
+            max_hold: None,
+            observer: None,
             shutdown_grace: None,
             owner: None,
             clock: Arc::new(SystemClock),
@@ -82,6 +92,8 @@ impl fmt::Debug for GuardConfig {
             .field("outage_tolerance", &self.outage_tolerance)
             .field("max_hand_overs", &self.max_hand_overs)
             .field("max_hand_over_time", &self.max_hand_over_time)
+            .field("auto_renew", &self.auto_renew)
+            .field("max_hold", &self.max_hold)
             .field("shutdown_grace", &self.shutdown_grace)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
@@ -89,7 +101,6 @@ impl fmt::Debug for GuardConfig {
 }
 
 /// The settings of a guard, checked.
-#[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: LeaseTtl,
     pub(crate) retry_interval: Duration,
@@ -97,6 +108,9 @@ pub(crate) struct Settings {
     pub(crate) operation_timeout: Duration,
     pub(crate) outage_tolerance: Duration,
     pub(crate) row_limits: RowLimits,
+    pub(crate) auto_renew: bool,
+    pub(crate) max_hold: Duration,
+    pub(crate) observer: Observed,
     pub(crate) shutdown_grace: Duration,
     pub(crate) owner: OwnerLabel,
 }
@@ -125,6 +139,9 @@ impl GuardConfig {
                 count: self.max_hand_overs,
                 time: self.max_hand_over_time,
             },
+            auto_renew: self.auto_renew,
+            max_hold: self.max_hold.unwrap_or(Duration::MAX),
+            observer: Observed(self.observer.clone()),
             shutdown_grace: self.shutdown_grace.unwrap_or(self.operation_timeout),
             owner: self
                 .owner
@@ -211,6 +228,30 @@ macro_rules! guard_settings {
         #[must_use]
         pub fn max_hand_over_time(mut self, time: ::std::time::Duration) -> Self {
             self.config.max_hand_over_time = time;
+            self
+        }
+
+        /// Renews every lease at a third of its TTL until it is closed, so that a short TTL serves calls of
+        /// any length: a TTL of 30 s frees the slot within 30 s of a crash. A holder that hangs holds for
+        /// ever then: see [`max_hold`](Self::max_hold). Default off.
+        #[must_use]
+        pub fn auto_renew(mut self, auto_renew: bool) -> Self {
+            self.config.auto_renew = auto_renew;
+            self
+        }
+
+        /// How long after entering a lease is no longer renewed by the guard; it then lasts for the rest of
+        /// its TTL. Default: it is always renewed.
+        #[must_use]
+        pub fn max_hold(mut self, max_hold: ::std::time::Duration) -> Self {
+            self.config.max_hold = Some(max_hold);
+            self
+        }
+
+        /// Who hears what the guard does, for a service's own metrics.
+        #[must_use]
+        pub fn observer(mut self, observer: ::std::sync::Arc<dyn $crate::GuardObserver>) -> Self {
+            self.config.observer = Some(observer);
             self
         }
 

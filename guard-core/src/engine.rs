@@ -1,5 +1,6 @@
 //! What a guard, its entries and its leases share.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -10,6 +11,7 @@ use crate::config::{GuardConfig, Settings};
 use crate::error::ConfigError;
 use crate::gate::Gates;
 use crate::keeper::Keeper;
+use crate::observer::GuardObserver;
 use crate::outage::Outages;
 use crate::slot::SlotName;
 use crate::store::LeaseStore;
@@ -19,9 +21,9 @@ use crate::ttl::after;
 /// The shared part of a guard. It lives as long as the guard or one of its leases does.
 pub(crate) struct Engine<S: LeaseStore> {
     pub(crate) store: Arc<S>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) gates: Gates,
+    pub(crate) gates: Arc<Gates>,
     pub(crate) outages: Outages,
     pub(crate) keeper: Keeper,
     pub(crate) callbacks: Callbacks,
@@ -29,27 +31,41 @@ pub(crate) struct Engine<S: LeaseStore> {
 
 impl<S: LeaseStore> Engine<S> {
     pub(crate) fn new(store: S, config: &GuardConfig) -> Result<Self, ConfigError> {
-        let settings = config.settings(&store.capabilities())?;
+        let settings = Arc::new(config.settings(&store.capabilities())?);
+        let gates = Arc::new(Gates::default());
         let store = Arc::new(store);
         let clock = Arc::clone(&config.clock);
+        let callbacks = Callbacks::default();
+        if settings.observer.0.is_some() {
+            callbacks
+                .start()
+                .map_err(|source| no_thread(Callbacks::THREAD_NAME, source))?;
+        }
         let keeper = Keeper::start(
             Arc::clone(&store) as Arc<dyn LeaseStore>,
             Arc::clone(&clock),
-            settings.operation_timeout,
+            Arc::clone(&settings),
+            Arc::clone(&gates),
         )
-        .map_err(|source| ConfigError::Thread {
-            name: Keeper::THREAD_NAME.to_owned(),
-            source: Arc::new(source),
-        })?;
+        .map_err(|source| no_thread(Keeper::THREAD_NAME, source))?;
         Ok(Self {
             store,
             settings,
             clock,
-            gates: Gates::default(),
+            gates,
             outages: Outages::default(),
             keeper,
-            callbacks: Callbacks::default(),
+            callbacks,
         })
+    }
+
+    /// Tells the guard's observer, if there is one.
+    pub(crate) fn tell<E: Send + 'static>(
+        &self,
+        event: impl FnOnce() -> E,
+        tell: fn(&dyn GuardObserver, &E),
+    ) {
+        self.settings.observer.tell(&self.callbacks, event, tell);
     }
 
     pub(crate) fn new_token(&self) -> LeaseToken {
@@ -58,8 +74,14 @@ impl<S: LeaseStore> Engine<S> {
 
     /// Frees `slot` of `token` in the background, for as long as the token might hold it.
     pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken) {
-        self.keeper
-            .release_later(slot, token, self.settings.ttl.get());
+        self.keeper.release_later(slot, token);
+    }
+}
+
+fn no_thread(name: &str, source: io::Error) -> ConfigError {
+    ConfigError::Thread {
+        name: name.to_owned(),
+        source: Arc::new(source),
     }
 }
 

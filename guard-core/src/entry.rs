@@ -10,6 +10,7 @@ use crate::gate::Place;
 use crate::held::HeldLease;
 use crate::interrupt::Observation;
 use crate::lease::SandboxLease;
+use crate::observer::{EnterEvent, OutageEvent, WaitEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
 use crate::store::{Acquired, LeaseStore, NodeId, Watch};
@@ -46,10 +47,15 @@ pub(crate) fn enter<S: LeaseStore>(
         started,
         deadline: wait.deadline(started),
     };
-    let verdict = if waiter.wait_for_front(entry.deadline) {
+    let verdict = if waiter.is_in_front() {
         entry.attempt()
     } else {
-        waiter.conclude(Verdict::TimedOut)
+        entry.log_wait("others of this process are before it");
+        if waiter.wait_for_front(entry.deadline) {
+            entry.attempt()
+        } else {
+            waiter.conclude(Verdict::TimedOut)
+        }
     };
     let outcome = entry.finish(verdict, place);
     entry.log(&outcome);
@@ -76,6 +82,8 @@ struct Attempts {
     woken_in_vain: Option<Instant>,
     /// Whether another process was seen to hold the slot.
     contested: bool,
+    /// Whether the slot was found held, and the wait for it was told.
+    waiting: bool,
 }
 
 /// What follows an attempt.
@@ -182,6 +190,9 @@ impl<S: LeaseStore> Entry<'_, S> {
 
     fn held(&self, attempts: &mut Attempts, remaining: Option<Duration>) -> Next {
         let engine = self.engine;
+        if !std::mem::replace(&mut attempts.waiting, true) && !self.is_late() {
+            self.log_wait("it is held");
+        }
         attempts.woken_in_vain = attempts.woken.then(Instant::now);
         if attempts.watch.is_none() && !self.is_late() {
             attempts.watch = engine.store.watch(self.slot, &Waker::new(self.waiter));
@@ -203,10 +214,19 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn failed(&self, attempts: &mut Attempts, error: StoreError) -> Next {
         let engine = self.engine;
         if !error.is_transient() {
-            engine.outages.answered(self.node);
+            self.answered(attempts);
             return Next::End(Verdict::Failed(error));
         }
         let failing_for = engine.outages.failed(self.node, Instant::now());
+        if failing_for.is_none() {
+            log::warn!(target: crate::LOG_TARGET, "the store begins to fail: {error}");
+            let event = || OutageEvent {
+                lasted: Duration::ZERO,
+                over: false,
+            };
+            engine.tell(event, |observer, event| observer.on_outage(event));
+        }
+        let failing_for = failing_for.unwrap_or_default();
         if failing_for >= engine.settings.outage_tolerance {
             engine.gates.fail_node(self.node, &error);
             return Next::End(Verdict::Failed(error));
@@ -223,6 +243,12 @@ impl<S: LeaseStore> Entry<'_, S> {
         attempts.backoff = Backoff::default();
         if let Some(outage) = self.engine.outages.answered(self.node) {
             log::info!(target: crate::LOG_TARGET, "the store answers again after {outage:?}");
+            let event = || OutageEvent {
+                lasted: outage,
+                over: true,
+            };
+            self.engine
+                .tell(event, |observer, event| observer.on_outage(event));
         }
     }
 
@@ -248,9 +274,16 @@ impl<S: LeaseStore> Entry<'_, S> {
         }
         Err(match verdict {
             Verdict::Granted(grant) => {
-                place.enter(grant.token.clone());
-                let lease = HeldLease::new(Arc::clone(self.engine), self.slot.clone(), grant);
-                return Ok(SandboxLease::new(Arc::new(lease)));
+                let entered = self.engine.clock.now();
+                place.enter(grant.token.clone(), entered);
+                let slot = self.slot.clone();
+                return Ok(SandboxLease::new(HeldLease::start(
+                    self.engine,
+                    slot,
+                    self.node,
+                    grant,
+                    entered,
+                )));
             }
             Verdict::Interrupted => GuardError::Interrupted { slot },
             Verdict::Closed => GuardError::Closed { slot },
@@ -262,6 +295,15 @@ impl<S: LeaseStore> Entry<'_, S> {
         })
     }
 
+    fn log_wait(&self, why: &str) {
+        log::debug!(target: crate::LOG_TARGET, "waiting for sandbox slot {:?}: {why}", self.slot);
+        let event = || WaitEvent {
+            slot: self.slot.clone(),
+        };
+        self.engine
+            .tell(event, |observer, event| observer.on_wait(event));
+    }
+
     fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline <= Instant::now())
@@ -270,10 +312,19 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn log(&self, outcome: &Result<SandboxLease, GuardError>) {
         let waited = self.started.elapsed();
         match outcome {
-            Ok(lease) => log::debug!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?} entered by {:?} after {waited:?}", self.slot, lease.token()
-            ),
+            Ok(lease) => {
+                log::debug!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?} entered by {:?} after {waited:?}", self.slot, lease.token()
+                );
+                let event = || EnterEvent {
+                    slot: self.slot.clone(),
+                    waited,
+                    fencing: lease.fencing_token(),
+                };
+                self.engine
+                    .tell(event, |observer, event| observer.on_enter(event));
+            }
             Err(error) => log::debug!(
                 target: crate::LOG_TARGET,
                 "sandbox slot {:?} not entered after {waited:?}: {error}", self.slot

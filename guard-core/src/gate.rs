@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap, RandomState};
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::slot::SlotName;
 use crate::store::NodeId;
 use crate::sync::Mutex;
 use crate::token::LeaseToken;
-use crate::waiter::{Grant, Received, Verdict, Waiter};
+use crate::waiter::{Grant, Received, Verdict, Waiter, Wake as _};
 
 const SHARDS: usize = 32;
 
@@ -39,8 +39,27 @@ struct Shard {
 struct Gate {
     node: NodeId,
     queue: VecDeque<Arc<Waiter>>,
-    /// The token of this process's lease that holds the slot, as far as is known here.
-    holder: Option<LeaseToken>,
+    /// The lease of this process that holds the slot, as far as is known here.
+    holder: Option<Holding>,
+}
+
+#[derive(Debug)]
+struct Holding {
+    token: LeaseToken,
+    /// When it was entered or last renewed by hand, by the guard's clock.
+    since: Instant,
+    warned: bool,
+}
+
+impl Holding {
+    const fn new(token: LeaseToken, since: Instant) -> Self {
+        let warned = false;
+        Self {
+            token,
+            since,
+            warned,
+        }
+    }
 }
 
 /// What the entry in front does when the slot comes free.
@@ -98,7 +117,7 @@ impl Gates {
         }
     }
 
-    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>, entered: Option<LeaseToken>) {
+    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>, entered: Option<Holding>) {
         let mut shard = self.shard(slot).lock();
         let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
             return;
@@ -138,8 +157,14 @@ impl Gates {
             .find_map(|waiter| Some((Arc::clone(waiter), waiter.undecided_token()?)))
     }
 
-    /// Hands a grant to an entry.
-    pub(crate) fn hand(&self, slot: &SlotName, receiver: &Waiter, grant: Grant) -> Received {
+    /// Hands a grant to an entry, at `now` by the guard's clock.
+    pub(crate) fn hand(
+        &self,
+        slot: &SlotName,
+        receiver: &Waiter,
+        grant: Grant,
+        now: Instant,
+    ) -> Received {
         let mut shard = self.shard(slot).lock();
         let token = grant.token.clone();
         let received = receiver.receive(grant);
@@ -147,7 +172,7 @@ impl Gates {
         if received == Received::Taken
             && let Some(gate) = shard.gates.get_mut(slot)
         {
-            gate.holder = Some(token);
+            gate.holder = Some(Holding::new(token, now));
         }
         received
     }
@@ -159,7 +184,11 @@ impl Gates {
             return;
         };
         let gate = entry.get_mut();
-        if gate.holder.as_ref() == Some(token) {
+        if gate
+            .holder
+            .as_ref()
+            .is_some_and(|holding| holding.token == *token)
+        {
             gate.holder = None;
         }
         match (gate.queue.front(), follow) {
@@ -170,6 +199,48 @@ impl Gates {
         if gate.is_idle() {
             entry.remove();
         }
+    }
+
+    /// Makes the entry in front of a slot's gate look at once.
+    pub(crate) fn nudge(&self, slot: &SlotName) {
+        let shard = self.shard(slot).lock();
+        if let Some(front) = shard.gates.get(slot).and_then(|gate| gate.queue.front()) {
+            front.wake();
+        }
+    }
+
+    /// Notes that the lease of `token` was renewed at `now`.
+    pub(crate) fn renewed(&self, slot: &SlotName, token: &LeaseToken, now: Instant) {
+        let mut shard = self.shard(slot).lock();
+        let holding = shard
+            .gates
+            .get_mut(slot)
+            .and_then(|gate| gate.holder.as_mut());
+        if let Some(holding) = holding.filter(|holding| holding.token == *token) {
+            *holding = Holding::new(token.clone(), now);
+        }
+    }
+
+    /// The leases that have been held for `age` at `now`, by the guard's clock; each is told once.
+    pub(crate) fn long_held(
+        &self,
+        now: Instant,
+        age: Duration,
+    ) -> Vec<(SlotName, LeaseToken, Duration)> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            for (slot, gate) in &mut shard.lock().gates {
+                let Some(holding) = gate.holder.as_mut().filter(|holding| !holding.warned) else {
+                    continue;
+                };
+                let held_for = now.saturating_duration_since(holding.since);
+                if held_for >= age {
+                    holding.warned = true;
+                    found.push((slot.clone(), holding.token.clone(), held_for));
+                }
+            }
+        }
+        found
     }
 
     /// Takes no more entries, and ends those under way.
@@ -220,13 +291,14 @@ pub(crate) struct Place<'a> {
     gates: &'a Gates,
     slot: &'a SlotName,
     waiter: &'a Arc<Waiter>,
-    entered: Option<LeaseToken>,
+    entered: Option<Holding>,
 }
 
 impl Place<'_> {
-    /// Leaves the gate with a lease: the next one waits for it to be handed over.
-    pub(crate) fn enter(mut self, token: LeaseToken) {
-        self.entered = Some(token);
+    /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
+    /// over.
+    pub(crate) fn enter(mut self, token: LeaseToken, now: Instant) {
+        self.entered = Some(Holding::new(token, now));
     }
 }
 
@@ -283,7 +355,7 @@ mod tests {
         let [a, b] = [(); 2].map(|()| waiter());
         let first = gates.join(&slot, NodeId(0), &a);
         let second = gates.join(&slot, NodeId(0), &b);
-        first.enter(a.token());
+        first.enter(a.token(), Instant::now());
         assert!(b.expects_hand_over() && gates.is_held(&slot));
         assert_eq!(
             gates.receiver(&slot).map(|(_, token)| token),
@@ -312,9 +384,18 @@ mod tests {
             deadline: Instant::now(),
             row: crate::row::Row::default(),
         };
-        assert_eq!(gates.hand(&slot, &a, grant(&a.token())), Received::Refused);
-        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Taken);
-        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Already);
+        assert_eq!(
+            gates.hand(&slot, &a, grant(&a.token()), Instant::now()),
+            Received::Refused
+        );
+        assert_eq!(
+            gates.hand(&slot, &b, grant(&token), Instant::now()),
+            Received::Taken
+        );
+        assert_eq!(
+            gates.hand(&slot, &b, grant(&token), Instant::now()),
+            Received::Already
+        );
         assert!(gates.is_held(&slot));
     }
 

@@ -100,6 +100,18 @@ pub trait SandboxExecutionGuard: Send + Sync {
         Ok(None)
     }
 
+    /// Ends whoever's lease of `key`'s slot there is, for operators: a holder that hangs, or one that is known
+    /// to be dead. Answers whose lease it was; `None` if there was none, and from guards that cannot. The
+    /// holder finds its lease lost.
+    ///
+    /// # Errors
+    ///
+    /// [`GuardError::Store`] when the store does not answer.
+    fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
+        let _ = key;
+        Ok(None)
+    }
+
     /// Wakes all waiters with [`GuardError::Closed`] and takes no more entries. Leases in hand stay good.
     fn close(&self) {}
 }
@@ -126,6 +138,12 @@ macro_rules! forward {
             }
             fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
                 (**self).holder(key)
+            }
+            fn force_release(
+                &self,
+                key: &SandboxIsolationKey,
+            ) -> Result<Option<Holder>, GuardError> {
+                (**self).force_release(key)
             }
             fn close(&self) {
                 (**self).close();

@@ -3,20 +3,26 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use crate::callbacks::{Callback, discard};
+use crate::callbacks::{Callback, Callbacks, discard};
+use crate::care::Care;
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
 use crate::gate::Follow;
-use crate::keeper::Mortal;
 use crate::lease::{CloseOutcome, LeaseBody};
+use crate::observer::{CloseEvent, LostEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
-use crate::store::{HandedOver, LeaseStore, Released, Renewed};
+use crate::store::{HandedOver, Holder, LeaseStore, NodeId, Released, Renewed, Watch};
 use crate::sync::Mutex;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, after};
-use crate::waiter::{Grant, Received};
+use crate::waiter::{Grant, Received, Wake, Waker};
+use crate::wards::{Need, Ward};
 
+/// How often a lease is renewed within its TTL.
+const RENEWALS: u32 = 3;
+/// How long after entering the keeper looks after a lease first: one that is closed sooner costs nothing.
+const EARLY: Duration = Duration::from_millis(100);
 /// How long the next entry of this process leaves a freed slot to other processes that were seen to want
 /// it, unless its watch wakes it.
 const YIELD: Duration = Duration::from_millis(5);
@@ -41,6 +47,7 @@ struct State {
 pub(crate) struct HeldLease<S: LeaseStore> {
     engine: Arc<Engine<S>>,
     slot: SlotName,
+    node: NodeId,
     token: LeaseToken,
     fencing: Option<FencingToken>,
     row: Row,
@@ -48,15 +55,25 @@ pub(crate) struct HeldLease<S: LeaseStore> {
     /// Protects the lease's phase and callbacks. Whoever changes the phase acts on it: closing, the loss's
     /// log line and callbacks each happen once.
     state: Mutex<State>,
+    care: Care,
 }
 
 impl<S: LeaseStore> HeldLease<S> {
-    pub(crate) fn new(engine: Arc<Engine<S>>, slot: SlotName, grant: Grant) -> Self {
-        let entered = engine.clock.now();
+    /// Makes a lease of a grant. If the guard renews or somebody wants to hear of a loss, the keeper takes it
+    /// into care.
+    pub(crate) fn start(
+        engine: &Arc<Engine<S>>,
+        slot: SlotName,
+        node: NodeId,
+        grant: Grant,
+        entered: Instant,
+    ) -> Arc<Self> {
         let deadline = grant.deadline;
-        Self {
-            engine,
+        let third = engine.settings.ttl.get() / RENEWALS;
+        let lease = Arc::new(Self {
+            engine: Arc::clone(engine),
             slot,
+            node,
             token: grant.token,
             fencing: grant.fencing,
             row: grant.row,
@@ -65,7 +82,21 @@ impl<S: LeaseStore> HeldLease<S> {
                 phase: Phase::Held { deadline },
                 on_lost: Vec::new(),
             }),
+            care: Care::new(after(entered, third)),
+        });
+        let settings = &engine.settings;
+        if settings.auto_renew || settings.observer.0.is_some() {
+            lease.enrol(after(entered, third.min(EARLY)));
         }
+        lease
+    }
+
+    /// Puts the lease into the keeper's care, once.
+    fn enrol(self: &Arc<Self>, due: Instant) {
+        self.care.enrol(|| {
+            let lease: Weak<Self> = Arc::downgrade(self);
+            self.engine.keeper.enrol(lease, due)
+        });
     }
 
     /// The local deadline if the lease is held; an expiry is noticed here.
@@ -98,7 +129,7 @@ impl<S: LeaseStore> HeldLease<S> {
         false
     }
 
-    fn lose(&self, why: &str) {
+    fn lose(&self, why: &'static str) {
         let now = self.engine.clock.now();
         let callbacks = {
             let mut state = self.state.lock();
@@ -110,7 +141,7 @@ impl<S: LeaseStore> HeldLease<S> {
         self.report_loss(why, callbacks);
     }
 
-    fn report_loss(&self, why: &str, callbacks: Vec<Callback>) {
+    fn report_loss(&self, why: &'static str, callbacks: Vec<Callback>) {
         log::warn!(
             target: crate::LOG_TARGET,
             "sandbox slot {:?}: the lease {:?} is lost after {:?} (TTL {:?}): {why}",
@@ -119,6 +150,13 @@ impl<S: LeaseStore> HeldLease<S> {
         for callback in callbacks {
             self.engine.callbacks.run(callback);
         }
+        let event = || LostEvent {
+            slot: self.slot.clone(),
+            held_for: self.held_for(),
+            reason: why,
+        };
+        self.engine
+            .tell(event, |observer, event| observer.on_lost(event));
     }
 
     fn not_held(&self) -> GuardError {
@@ -164,7 +202,8 @@ impl<S: LeaseStore> HeldLease<S> {
                         deadline,
                         row,
                     };
-                    match engine.gates.hand(&self.slot, &receiver, grant) {
+                    let now = engine.clock.now();
+                    match engine.gates.hand(&self.slot, &receiver, grant, now) {
                         Received::Taken | Received::Already => return CloseOutcome::Released,
                         // It was interrupted or ran out of time just now: the slot goes to the next.
                         Received::Refused => from = to,
@@ -250,12 +289,22 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             std::mem::take(&mut state.on_lost)
         };
         discard(callbacks);
+        if let Some(number) = self.care.end() {
+            self.engine.keeper.dismiss(number);
+        }
         let outcome = self.give_up_slot();
         log::debug!(
             target: crate::LOG_TARGET,
-            "sandbox slot {:?} closed by {:?} after {:?}: {outcome:?}",
+            "sandbox slot {:?} closed by {:?}: held for {:?}, {outcome:?}",
             self.slot, self.token, self.held_for()
         );
+        let event = || CloseEvent {
+            slot: self.slot.clone(),
+            held_for: self.held_for(),
+            outcome,
+        };
+        self.engine
+            .tell(event, |observer, event| observer.on_close(event));
         outcome
     }
 
@@ -280,7 +329,10 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             .store
             .renew(&self.slot, &self.token, engine.settings.ttl, budget)
         {
-            Ok(Renewed::Renewed) if self.prolong(sent) => Ok(()),
+            Ok(Renewed::Renewed) if self.prolong(sent) => {
+                engine.gates.renewed(&self.slot, &self.token, sent);
+                Ok(())
+            }
             Ok(Renewed::Renewed) => Err(self.not_held()),
             Ok(Renewed::NotHeld) => {
                 self.lose("a renewal found that the slot is no longer its own");
@@ -309,34 +361,110 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     }
 
     fn on_lost(self: Arc<Self>, callback: Callback) -> Result<(), GuardError> {
-        self.engine.callbacks.start()?;
-        let deadline = self.deadline();
+        self.engine
+            .callbacks
+            .start()
+            .map_err(|source| GuardError::Thread {
+                name: Callbacks::THREAD_NAME.to_owned(),
+                source: Arc::new(source),
+            })?;
+        let now = self.engine.clock.now();
         let mut state = self.state.lock();
         match state.phase {
             Phase::Held { .. } => {
-                let first = state.on_lost.is_empty();
                 state.on_lost.push(callback);
                 drop(state);
-                // A first callback without a deadline: the lease was renewed in between.
-                if first {
-                    let due = deadline.unwrap_or_else(|| self.engine.clock.now());
-                    let lease: Weak<dyn Mortal> =
-                        Arc::downgrade(&(Arc::clone(&self) as Arc<dyn Mortal>));
-                    self.engine.keeper.look_later(due, lease);
-                }
+                self.enrol(now);
             }
             Phase::Lost { .. } => {
                 drop(state);
                 self.engine.callbacks.run(callback);
             }
-            Phase::Closed { .. } => drop(state),
+            Phase::Closed { .. } => {
+                drop(state);
+                discard(vec![callback]);
+            }
         }
         Ok(())
     }
 }
 
-impl<S: LeaseStore> Mortal for HeldLease<S> {
-    fn look(&self) -> Option<Instant> {
-        self.deadline()
+impl<S: LeaseStore> Ward for HeldLease<S> {
+    fn need(self: Arc<Self>, horizon: Instant) -> Need {
+        let Some(deadline) = self.deadline() else {
+            return Need::Nothing;
+        };
+        let settings = &self.engine.settings;
+        let renews = settings.auto_renew && self.held_for() < settings.max_hold;
+        let mut look = self.care.take_look();
+        if self.care.takes_up_watch() {
+            let watch = self.engine.store.watch(&self.slot, &Waker::new(&self));
+            look |= watch.as_ref().is_some_and(Watch::is_healthy);
+            self.care.keep(watch);
+        }
+        if look {
+            // Both read the slot, and so register for its next change; renewals go together.
+            return if renews { Need::Renewal } else { Need::Look };
+        }
+        if !renews {
+            return Need::Later(deadline);
+        }
+        let renewal = self.care.renewal();
+        if renewal <= horizon {
+            Need::Renewal
+        } else {
+            Need::Later(renewal.min(deadline))
+        }
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn name(&self) -> (SlotName, LeaseToken) {
+        (self.slot.clone(), self.token.clone())
+    }
+
+    fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
+        let ttl = self.engine.settings.ttl.get();
+        match answer {
+            Ok(Renewed::Renewed) => {
+                self.prolong(sent);
+                self.care.renewed(after(sent, ttl / RENEWALS))
+            }
+            Ok(Renewed::NotHeld) => {
+                self.lose("a renewal found that the slot is no longer its own");
+                sent
+            }
+            // Unknown is not lost: the deadline decides.
+            Err(error) => {
+                log::debug!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {:?}: a renewal failed, trying again: {error}", self.slot
+                );
+                self.care
+                    .renewal_failed(self.engine.clock.now(), ttl / (2 * RENEWALS))
+            }
+        }
+    }
+
+    fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
+        match answer {
+            Ok(Some(holder)) if *holder.token() == self.token => {}
+            Ok(_) => self.lose("its slot carries another token or none"),
+            // The slot carries something that is no token, or nobody knows.
+            Err(error) => log::debug!(
+                target: crate::LOG_TARGET,
+                "sandbox slot {:?}: a look after a change failed: {error}", self.slot
+            ),
+        }
+    }
+}
+
+impl<S: LeaseStore> Wake for HeldLease<S> {
+    fn wake(&self) {
+        if let Some(number) = self.care.want_look() {
+            self.engine.keeper.expedite(number);
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! The keeper: one thread of a guard that finishes what nobody waits for.
+//! The keeper: one thread of a guard that does what nobody waits for.
 //!
-//! It goes on with releases that could not be made at once, and notices when a lease that somebody wants
-//! to hear of has expired. It never runs user code.
+//! It renews leases, notices when one is lost, goes on with releases that could not be made at once, and
+//! warns of leases that are held for long. It never runs user code.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -13,74 +13,34 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
+use crate::config::Settings;
+use crate::gate::Gates;
+use crate::releases::{PendingRelease, Releases};
 use crate::slot::SlotName;
-use crate::store::LeaseStore;
+use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
 use crate::ttl::{Budget, after};
+use crate::wards::{Due, Need, Ward, Wards};
 use crate::worker::Worker;
 
 const THREAD_NAME: &str = "guard-keeper";
 
-/// A lease that expires.
-pub(crate) trait Mortal: Send + Sync {
-    /// Notices an expiry; answers when to look again, if the lease is still held.
-    fn look(&self) -> Option<Instant>;
-}
+/// Leases that are due within this share of the TTL are looked after together, and so renewed by one command.
+const TOGETHER: u32 = 30;
+/// The longest time by which that brings a renewal forward.
+const LONGEST_TOGETHER: Duration = Duration::from_millis(250);
+/// The shortest time between two searches for leases that are held for long.
+const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
-/// A slot to be freed of tokens, until they can no longer hold it. The order matters: while a command that
-/// passes the slot from one token to another may still take effect, freeing the other first achieves nothing.
-struct PendingRelease {
-    slot: SlotName,
-    tokens: VecDeque<LeaseToken>,
-    give_up: Instant,
-    backoff: Backoff,
-}
-
-/// What the keeper has to do, ordered by when; the number keeps apart what is due together.
+/// What the keeper has to do.
 #[derive(Default)]
 struct Agenda {
-    number: u64,
-    /// Due by real time.
-    releases: BTreeMap<(Instant, u64), PendingRelease>,
-    /// Due by the guard's clock.
-    expiries: BTreeMap<(Instant, u64), Weak<dyn Mortal>>,
+    releases: Releases,
+    wards: Wards,
     /// When to give up what is left; set when the guard is gone.
     stop: Option<Instant>,
-}
-
-impl Agenda {
-    /// Adds a release, before what is pending for its slot already.
-    fn add_release(&mut self, due: Instant, mut release: PendingRelease) {
-        if let Some(key) = self.pending(&release.slot)
-            && let Some(other) = self.releases.remove(&key)
-        {
-            release.tokens.extend(other.tokens);
-            release.give_up = release.give_up.max(other.give_up);
-        }
-        self.number += 1;
-        self.releases.insert((due, self.number), release);
-    }
-
-    /// Adds a token to what is pending for its slot, or answers that nothing is.
-    fn append(&mut self, slot: &SlotName, token: &LeaseToken, give_up: Instant) -> bool {
-        let key = self.pending(slot);
-        let Some(release) = key.and_then(|key| self.releases.get_mut(&key)) else {
-            return false;
-        };
-        release.tokens.push_back(token.clone());
-        release.give_up = release.give_up.max(give_up);
-        true
-    }
-
-    fn pending(&self, slot: &SlotName) -> Option<(Instant, u64)> {
-        let mut releases = self.releases.iter();
-        releases.find_map(|(key, release)| (release.slot == *slot).then_some(*key))
-    }
-
-    fn add_expiry(&mut self, due: Instant, lease: Weak<dyn Mortal>) {
-        self.number += 1;
-        self.expiries.insert((due, self.number), lease);
-    }
+    /// When the thread wakes by itself; `None` if never. Spares it wake-ups for what is due later.
+    wakes: Option<Instant>,
 }
 
 struct Shared {
@@ -89,7 +49,8 @@ struct Shared {
     changed: Condvar,
     store: Arc<dyn LeaseStore>,
     clock: Arc<dyn Clock>,
-    operation_timeout: Duration,
+    settings: Arc<Settings>,
+    gates: Arc<Gates>,
 }
 
 /// The keeper's handle.
@@ -110,14 +71,16 @@ impl Keeper {
     pub(crate) fn start(
         store: Arc<dyn LeaseStore>,
         clock: Arc<dyn Clock>,
-        operation_timeout: Duration,
+        settings: Arc<Settings>,
+        gates: Arc<Gates>,
     ) -> Result<Self, io::Error> {
         let shared = Arc::new(Shared {
             agenda: Mutex::default(),
             changed: Condvar::new(),
             store,
             clock,
-            operation_timeout,
+            settings,
+            gates,
         });
         let listener = Arc::downgrade(&shared);
         shared
@@ -142,29 +105,37 @@ impl Keeper {
         })
     }
 
-    /// Frees `slot` of `token` in the background, for as long as a lease of `ttl` might hold it. Releases of
-    /// one slot are done in the order in which they are given.
-    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, ttl: Duration) {
+    /// Frees `slot` of `token` in the background, for as long as a lease might hold it. Releases of one slot
+    /// are done in the order in which they are given.
+    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken) {
         let now = Instant::now();
-        let give_up = after(now, ttl);
-        let mut agenda = self.shared.agenda.lock();
-        if !agenda.append(slot, &token, give_up) {
-            let release = PendingRelease {
-                slot: slot.clone(),
-                tokens: VecDeque::from([token]),
-                give_up,
-                backoff: Backoff::default(),
-            };
-            agenda.add_release(now, release);
-        }
-        drop(agenda);
+        let give_up = after(now, self.shared.settings.ttl.get());
+        self.shared
+            .agenda
+            .lock()
+            .releases
+            .add(slot, token, now, give_up);
         self.shared.changed.notify_one();
     }
 
-    /// Looks at a lease when it is due.
-    pub(crate) fn look_later(&self, due: Instant, lease: Weak<dyn Mortal>) {
-        self.shared.agenda.lock().add_expiry(due, lease);
-        self.shared.changed.notify_one();
+    /// Takes a lease into care, due at `due` by the guard's clock; answers its number, which is never zero.
+    pub(crate) fn enrol(&self, lease: Weak<dyn Ward>, due: Instant) -> u64 {
+        let mut agenda = self.shared.agenda.lock();
+        let number = agenda.wards.enrol(lease, due);
+        self.shared.hurry(&agenda, due);
+        number
+    }
+
+    /// Makes a lease in care due now.
+    pub(crate) fn expedite(&self, number: u64) {
+        let now = self.shared.clock.now();
+        let mut agenda = self.shared.agenda.lock();
+        agenda.wards.expedite(number, now);
+        self.shared.hurry(&agenda, now);
+    }
+
+    pub(crate) fn dismiss(&self, number: u64) {
+        self.shared.agenda.lock().wards.dismiss(number);
     }
 
     /// Lets the keeper finish; releases that are left at `deadline` are given up.
@@ -177,68 +148,137 @@ impl Keeper {
 
 enum Task {
     Release(PendingRelease),
-    Look(Weak<dyn Mortal>),
-    Stop { given_up: usize },
+    /// Leases that are due, earliest first.
+    Tend(Vec<Due>),
+    Round,
+    Stop {
+        given_up: usize,
+    },
 }
 
 impl Shared {
+    /// Wakes the thread if `due`, by the guard's clock, is before it wakes by itself.
+    fn hurry(&self, agenda: &Agenda, due: Instant) {
+        let sleeps_past = |wakes: Instant| {
+            let time = due.saturating_duration_since(self.clock.now());
+            after(Instant::now(), time) < wakes
+        };
+        if agenda.wakes.is_none_or(sleeps_past) {
+            self.changed.notify_one();
+        }
+    }
+
     fn work(&self) {
+        let mut next_round = after(Instant::now(), self.round());
         loop {
-            match self.next_task() {
+            match self.next_task(next_round) {
+                Task::Tend(leases) => self.tend(leases),
                 Task::Release(release) => self.release(release),
-                Task::Look(lease) => self.look(&lease),
+                Task::Round => {
+                    self.warn_of_long_holds();
+                    next_round = after(Instant::now(), self.round());
+                }
+                Task::Stop { given_up: 0 } => return,
                 Task::Stop { given_up } => {
-                    if given_up > 0 {
-                        log::warn!(
-                            target: crate::LOG_TARGET,
-                            "{given_up} sandbox slots could not be released before the guard ended; \
-                             they come free when their TTL ends"
-                        );
-                    }
-                    return;
+                    return log::warn!(
+                        target: crate::LOG_TARGET,
+                        "{given_up} sandbox slots could not be released before the guard ended; \
+                         they come free when their TTL ends"
+                    );
                 }
             }
         }
     }
 
-    fn next_task(&self) -> Task {
+    fn round(&self) -> Duration {
+        (self.settings.ttl.get() / 20).max(SHORTEST_ROUND)
+    }
+
+    /// How far ahead leases are looked after together.
+    fn together(&self) -> Duration {
+        (self.settings.ttl.get() / TOGETHER).min(LONGEST_TOGETHER)
+    }
+
+    fn next_task(&self, next_round: Instant) -> Task {
         let mut agenda = self.agenda.lock();
         loop {
             let (now, clock_now) = (Instant::now(), self.clock.now());
-            if let Some(entry) = agenda.expiries.first_entry()
-                && entry.key().0 <= clock_now
-            {
-                return Task::Look(entry.remove());
+            let first_ward = agenda.wards.first_due();
+            if first_ward.is_some_and(|due| due <= clock_now) {
+                return Task::Tend(agenda.wards.due(after(clock_now, self.together())));
             }
             if let Some(deadline) = agenda.stop
-                && (agenda.releases.is_empty() || deadline <= now)
+                && (agenda.releases.len() == 0 || deadline <= now)
             {
                 let given_up = agenda.releases.len();
                 return Task::Stop { given_up };
             }
-            if let Some(entry) = agenda.releases.first_entry()
-                && entry.key().0 <= now
-            {
-                return Task::Release(entry.remove());
+            if let Some(release) = agenda.releases.take_due(now) {
+                return Task::Release(release);
             }
-            let expiry = agenda
-                .expiries
-                .first_key_value()
-                .map(|((due, _), _)| after(now, due.saturating_duration_since(clock_now)));
-            let release = agenda.releases.first_key_value().map(|((due, _), _)| *due);
-            match [expiry, release, agenda.stop].into_iter().flatten().min() {
-                Some(due) => {
-                    self.changed.wait_until(&mut agenda, due);
-                }
-                None => self.changed.wait(&mut agenda),
+            if next_round <= now {
+                return Task::Round;
             }
+            let ward = first_ward.map(|due| after(now, due.saturating_duration_since(clock_now)));
+            let release = agenda.releases.first_due();
+            let dues = [ward, release, agenda.stop].into_iter().flatten();
+            let wakes = dues.fold(next_round, Instant::min);
+            agenda.wakes = Some(wakes);
+            self.changed.wait_until(&mut agenda, wakes);
         }
     }
 
-    fn look(&self, lease: &Weak<dyn Mortal>) {
-        let due = lease.upgrade().and_then(|strong| strong.look());
-        if let Some(due) = due {
-            self.agenda.lock().add_expiry(due, Weak::clone(lease));
+    /// Looks after leases: renews those of a node together.
+    fn tend(&self, leases: Vec<Due>) {
+        let horizon = after(self.clock.now(), self.together());
+        let mut renewals: BTreeMap<NodeId, Vec<Due>> = BTreeMap::new();
+        for (number, lease) in leases {
+            match Arc::clone(&lease).need(horizon) {
+                Need::Nothing => self.agenda.lock().wards.dismiss(number),
+                Need::Later(due) => self.agenda.lock().wards.plan(number, due),
+                Need::Look => self.look(number, &*lease),
+                Need::Renewal => {
+                    renewals
+                        .entry(lease.node())
+                        .or_default()
+                        .push((number, lease));
+                }
+            }
+        }
+        for leases in renewals.values() {
+            self.renew(leases);
+        }
+    }
+
+    fn renew(&self, leases: &[Due]) {
+        let names: Vec<_> = leases.iter().map(|(_, lease)| lease.name()).collect();
+        let budget = Budget::new(self.settings.operation_timeout);
+        let sent = self.clock.now();
+        let answers = self.store.renew_many(&names, self.settings.ttl, budget);
+        for ((number, lease), answer) in leases.iter().zip(answers) {
+            let due = lease.renewed(sent, answer);
+            self.agenda.lock().wards.plan(*number, due);
+        }
+    }
+
+    fn look(&self, number: u64, lease: &dyn Ward) {
+        let budget = Budget::new(self.settings.operation_timeout);
+        lease.seen(self.store.holder(&lease.name().0, budget));
+        let now = self.clock.now();
+        self.agenda.lock().wards.plan(number, now);
+    }
+
+    fn warn_of_long_holds(&self) {
+        if self.settings.auto_renew {
+            return;
+        }
+        let ttl = self.settings.ttl.get();
+        for (slot, token, held_for) in self.gates.long_held(self.clock.now(), ttl / 5 * 4) {
+            log::warn!(
+                target: crate::LOG_TARGET,
+                "sandbox slot {slot:?}: the lease {token:?} has been held for {held_for:?} of its TTL of \
+                 {ttl:?}; raise `lease_ttl` or renew it"
+            );
         }
     }
 
@@ -246,7 +286,7 @@ impl Shared {
         let Some(token) = release.tokens.front() else {
             return;
         };
-        let budget = Budget::new(self.operation_timeout);
+        let budget = Budget::new(self.settings.operation_timeout);
         let due = match self.store.release(&release.slot, token, budget) {
             Ok(_) => {
                 log::debug!(
@@ -258,11 +298,10 @@ impl Shared {
                 Instant::now()
             }
             Err(error) if Instant::now() >= release.give_up => {
-                log::warn!(
+                return log::warn!(
                     target: crate::LOG_TARGET,
                     "sandbox slot {:?}: its release is given up, the TTL has passed: {error}", release.slot
                 );
-                return;
             }
             Err(error) => {
                 log::debug!(
@@ -273,7 +312,7 @@ impl Shared {
             }
         };
         if !release.tokens.is_empty() {
-            self.agenda.lock().add_release(due, release);
+            self.agenda.lock().releases.put_back(due, release);
         }
     }
 }

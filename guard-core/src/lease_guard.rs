@@ -11,9 +11,12 @@ use crate::guard::SandboxExecutionGuard;
 use crate::key::SandboxIsolationKey;
 use crate::lease::SandboxLease;
 use crate::slot::SlotName;
-use crate::store::{Holder, LeaseStore};
+use crate::store::{Holder, LeaseStore, Released};
 use crate::ttl::Budget;
 use crate::wait::Wait;
+
+/// How often a forced release looks who holds the slot.
+const FORCED_LOOKS: u32 = 3;
 
 /// A guard over a [`LeaseStore`]: gate, attempt, wait, lease.
 ///
@@ -61,6 +64,26 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
             .map_err(|error| GuardError::store(&slot, error))
     }
 
+    fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
+        let slot = self.slot(key);
+        let budget = Budget::new(self.engine.settings.operation_timeout);
+        let failed = |error| GuardError::store(&slot, error);
+        // A slot that changes hands in between is looked at again; somebody who enters after the last look
+        // is not whom the operator meant.
+        for _ in 0..FORCED_LOOKS {
+            let Some(holder) = self.store().holder(&slot, budget).map_err(failed)? else {
+                return Ok(None);
+            };
+            let released = self.store().release(&slot, holder.token(), budget);
+            if released.map_err(failed)? == Released::Released {
+                log::warn!(target: crate::LOG_TARGET, "sandbox slot {slot:?}: the lease of {holder} is ended by force");
+                self.engine.gates.nudge(&slot);
+                return Ok(Some(holder));
+            }
+        }
+        Ok(None)
+    }
+
     fn close(&self) {
         self.engine.gates.close();
     }
@@ -77,7 +100,7 @@ impl<S: LeaseStore> Clone for LeaseGuard<S> {
 impl<S: LeaseStore> fmt::Debug for LeaseGuard<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseGuard")
-            .field("settings", &self.engine.settings)
+            .field("prefix", &self.engine.settings.prefix)
             .finish_non_exhaustive()
     }
 }
@@ -107,6 +130,13 @@ macro_rules! forward_guard {
                 key: &$crate::SandboxIsolationKey,
             ) -> ::std::result::Result<::std::option::Option<$crate::Holder>, $crate::GuardError> {
                 self.$field.holder(key)
+            }
+
+            fn force_release(
+                &self,
+                key: &$crate::SandboxIsolationKey,
+            ) -> ::std::result::Result<::std::option::Option<$crate::Holder>, $crate::GuardError> {
+                self.$field.force_release(key)
             }
 
             fn close(&self) {

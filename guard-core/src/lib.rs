@@ -32,6 +32,7 @@
 
 mod backoff;
 mod callbacks;
+mod care;
 mod clock;
 mod config;
 mod engine;
@@ -46,7 +47,9 @@ mod key;
 mod lease;
 mod lease_guard;
 mod noop;
+mod observer;
 mod outage;
+mod releases;
 mod row;
 mod slot;
 mod store;
@@ -55,6 +58,7 @@ mod token;
 mod ttl;
 mod wait;
 mod waiter;
+mod wards;
 mod worker;
 
 pub use clock::{Clock, JumpListener, SystemClock};
@@ -69,6 +73,7 @@ pub use key::{GLOBAL_VALUE, IsolationScope, MAX_VALUE_BYTES, RuntimeContext, San
 pub use lease::{CloseOutcome, SandboxLease};
 pub use lease_guard::LeaseGuard;
 pub use noop::NoopGuard;
+pub use observer::{CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent};
 pub use slot::{DEFAULT_KEY_PREFIX, KeyPrefix, SlotName};
 pub use store::{
     Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,

@@ -1,6 +1,6 @@
 //! How long each node of the store has been failing.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,17 @@ pub(crate) struct Outages {
 }
 
 impl Outages {
-    /// Notes a transient failure; answers how long the node has been failing.
-    pub(crate) fn failed(&self, node: NodeId, now: Instant) -> Duration {
+    /// Notes a transient failure; answers how long the node has been failing, `None` if this is the first.
+    pub(crate) fn failed(&self, node: NodeId, now: Instant) -> Option<Duration> {
         let mut since = self.since.lock();
         self.any.store(true, Ordering::Release);
-        let start = *since.entry(node).or_insert(now);
-        now.saturating_duration_since(start)
+        match since.entry(node) {
+            Entry::Occupied(start) => Some(now.saturating_duration_since(*start.get())),
+            Entry::Vacant(none) => {
+                none.insert(now);
+                None
+            }
+        }
     }
 
     /// Notes an answer; answers how long the outage that it ends has lasted.
@@ -46,15 +51,12 @@ mod tests {
     fn an_outage_runs_from_the_first_failure_to_the_first_answer_of_its_node() {
         let (outages, start) = (Outages::default(), Instant::now());
         let second = Duration::from_secs(1);
-        assert_eq!(outages.failed(NodeId(1), start), Duration::ZERO);
-        assert_eq!(outages.failed(NodeId(1), start + second), second);
-        assert_eq!(outages.failed(NodeId(2), start + second), Duration::ZERO);
+        assert_eq!(outages.failed(NodeId(1), start), None);
+        assert_eq!(outages.failed(NodeId(1), start + second), Some(second));
+        assert_eq!(outages.failed(NodeId(2), start + second), None);
         assert!(outages.answered(NodeId(1)).is_some());
         assert!(outages.answered(NodeId(1)).is_none());
-        assert_eq!(outages.failed(NodeId(2), start + 2 * second), second);
-        assert_eq!(
-            outages.failed(NodeId(1), start + 2 * second),
-            Duration::ZERO
-        );
+        assert_eq!(outages.failed(NodeId(2), start + 2 * second), Some(second));
+        assert_eq!(outages.failed(NodeId(1), start + 2 * second), None);
     }
 }

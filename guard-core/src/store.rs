@@ -182,7 +182,7 @@ pub enum HandedOver {
 }
 
 /// Who holds a slot, for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Holder {
     token: LeaseToken,
     remaining: Option<Duration>,
@@ -193,6 +193,10 @@ impl Holder {
     #[must_use]
     pub const fn new(token: LeaseToken, remaining: Option<Duration>) -> Self {
         Self { token, remaining }
+    }
+
+    pub(crate) const fn token(&self) -> &LeaseToken {
+        &self.token
     }
 
     /// The label that the holder's guard was built with; `None` without one, and for foreign holders.
@@ -211,6 +215,16 @@ impl Holder {
     #[must_use]
     pub const fn remaining(&self) -> Option<Duration> {
         self.remaining
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder")
+            .field("owner", &self.owner())
+            .field("token", &self.token)
+            .field("remaining", &self.remaining)
+            .finish()
     }
 }
 

@@ -186,16 +186,14 @@ impl Waiter {
         self.changed.notify_one();
     }
 
+    /// Whether the entry is the first in its gate.
+    pub(crate) fn is_in_front(&self) -> bool {
+        self.state.lock().front
+    }
+
     /// Whether a lease of this process holds the slot and will hand it over.
     pub(crate) fn expects_hand_over(&self) -> bool {
         self.state.lock().expects_hand_over
-    }
-
-    /// Ends the current pause of the entry, or its next one if it is not pausing.
-    pub(crate) fn wake(&self) {
-        let mut state = self.state.lock();
-        state.woken = true;
-        self.changed.notify_one();
     }
 
     /// Ends the current or next pause of the entry at `moment` at the latest.
@@ -254,19 +252,35 @@ impl Waiter {
     }
 }
 
-/// Wakes one waiting entry; given to [`LeaseStore::watch`](crate::LeaseStore::watch).
+/// Who can be told that a slot changed.
+pub(crate) trait Wake: Send + Sync {
+    fn wake(&self);
+}
+
+impl Wake for Waiter {
+    /// Ends the current pause of the entry, or its next one if it is not pausing.
+    fn wake(&self) {
+        let mut state = self.state.lock();
+        state.woken = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Tells a waiting entry, or the holder of a lease, that its slot changed; given to
+/// [`LeaseStore::watch`](crate::LeaseStore::watch).
 #[derive(Clone)]
-pub struct Waker(Weak<Waiter>);
+pub struct Waker(Weak<dyn Wake>);
 
 impl Waker {
-    pub(crate) fn new(waiter: &Arc<Waiter>) -> Self {
-        Self(Arc::downgrade(waiter))
+    pub(crate) fn new<W: Wake + 'static>(who: &Arc<W>) -> Self {
+        let who: Weak<W> = Arc::downgrade(who);
+        Self(who)
     }
 
-    /// Makes the entry look at its slot. Cheap, and harmless at any time.
+    /// Makes whoever it is look at the slot. Cheap, and harmless at any time.
     pub fn wake(&self) {
-        if let Some(waiter) = self.0.upgrade() {
-            waiter.wake();
+        if let Some(who) = self.0.upgrade() {
+            who.wake();
         }
     }
 }

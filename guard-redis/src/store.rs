@@ -26,7 +26,7 @@ const MAX_TTL: Duration = Duration::from_millis(1 << 62);
 const GRANTED: i64 = -3;
 
 /// How many leases are renewed by one script: few enough that nobody else waits long for the server.
-const RENEWED_TOGETHER: usize = 500;
+const RENEWED_TOGETHER: usize = 100;
 
 /// Leases in Redis. Clones are handles of the same connections.
 #[derive(Clone)]
@@ -163,9 +163,12 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        let watched = leases.iter().any(|(slot, _)| self.wakeups.is_watched(slot));
-        if watched && let Some(result) = self.wakeups.look(None, budget, work) {
-            return result;
+        if leases.iter().any(|(slot, _)| self.wakeups.is_watched(slot)) {
+            match self.wakeups.look(None, budget, work) {
+                None => {}
+                Some(Err(error)) if error.is_unknown() => {}
+                Some(result) => return result,
+            }
         }
         self.links.operate("renew", budget, None, work)
     }
