@@ -29,6 +29,8 @@ const THREAD_NAME: &str = "guard-keeper";
 const TOGETHER: u32 = 30;
 /// The longest time by which that brings a renewal forward.
 const LONGEST_TOGETHER: Duration = Duration::from_millis(250);
+/// The keeper gives one operation a third of the TTL, so that a second try comes in time, but no less than this.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
 /// The shortest time between two searches for leases that are held for long.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
@@ -194,6 +196,16 @@ impl Shared {
         (self.settings.ttl.get() / 20).max(SHORTEST_ROUND)
     }
 
+    /// The time for one operation: one that hangs must not cost the leases that wait for the next.
+    fn budget(&self) -> Budget {
+        let third = self.settings.ttl.get() / 3;
+        Budget::new(
+            self.settings
+                .operation_timeout
+                .min(third.max(SHORTEST_PATIENCE)),
+        )
+    }
+
     /// How far ahead leases are looked after together.
     fn together(&self) -> Duration {
         (self.settings.ttl.get() / TOGETHER).min(LONGEST_TOGETHER)
@@ -252,9 +264,10 @@ impl Shared {
 
     fn renew(&self, leases: &[Due]) {
         let names: Vec<_> = leases.iter().map(|(_, lease)| lease.name()).collect();
-        let budget = Budget::new(self.settings.operation_timeout);
         let sent = self.clock.now();
-        let answers = self.store.renew_many(&names, self.settings.ttl, budget);
+        let answers = self
+            .store
+            .renew_many(&names, self.settings.ttl, self.budget());
         for ((number, lease), answer) in leases.iter().zip(answers) {
             let due = lease.renewed(sent, answer);
             self.agenda.lock().wards.plan(*number, due);
@@ -262,8 +275,7 @@ impl Shared {
     }
 
     fn look(&self, number: u64, lease: &dyn Ward) {
-        let budget = Budget::new(self.settings.operation_timeout);
-        lease.seen(self.store.holder(&lease.name().0, budget));
+        lease.seen(self.store.holder(&lease.name().0, self.budget()));
         let now = self.clock.now();
         self.agenda.lock().wards.plan(number, now);
     }
@@ -286,8 +298,7 @@ impl Shared {
         let Some(token) = release.tokens.front() else {
             return;
         };
-        let budget = Budget::new(self.settings.operation_timeout);
-        let due = match self.store.release(&release.slot, token, budget) {
+        let due = match self.store.release(&release.slot, token, self.budget()) {
             Ok(_) => {
                 log::debug!(
                     target: crate::LOG_TARGET,

@@ -95,14 +95,16 @@ impl WakeupLine {
     }
 
     /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
-    /// if there is none. `brings` is the token that the work may put into a slot.
+    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
+    /// the pool for the rest. `brings` is the token that the work may put into a slot.
     pub(crate) fn look<T>(
         &self,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let result = self.line.tracked.use_within(budget, work)?;
+        let half = Budget::new(budget.remaining() / 2);
+        let result = self.line.tracked.use_within(half, work)?;
         Some(result.map_err(|(failure, identity)| {
             if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
                 self.unanswered.add(token, identity);
