@@ -1,4 +1,6 @@
-//! A lease of a slot in a store: its life and its end.
+//! A lease of a slot in a store, and its life. How its slot goes on when it ends is told in `closing`.
+
+mod closing;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -7,25 +9,21 @@ use crate::callbacks::{Callback, Callbacks, discard};
 use crate::care::Care;
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
-use crate::gate::Follow;
 use crate::lease::{CloseOutcome, LeaseBody};
 use crate::observer::{CloseEvent, LostEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
-use crate::store::{HandedOver, Holder, LeaseStore, NodeId, Released, Renewed, Watch};
+use crate::store::{Holder, LeaseStore, NodeId, Renewed, Watch};
 use crate::sync::Mutex;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, after};
-use crate::waiter::{Grant, Received, Wake, Waker};
+use crate::waiter::{Grant, Wake, Waker};
 use crate::wards::{Need, Ward};
 
 /// How often a lease is renewed within its TTL.
 const RENEWALS: u32 = 3;
 /// How long after entering the keeper looks after a lease first: one that is closed sooner costs nothing.
 const EARLY: Duration = Duration::from_millis(100);
-/// How long the next entry of this process leaves a freed slot to other processes that were seen to want
-/// it, unless its watch wakes it.
-const YIELD: Duration = Duration::from_millis(5);
 
 /// Where a lease is in its life. It moves forward only: held, perhaps lost, closed.
 enum Phase {
@@ -163,107 +161,6 @@ impl<S: LeaseStore> HeldLease<S> {
         GuardError::NotHeld {
             slot: self.slot.to_string(),
         }
-    }
-
-    /// Passes the slot on inside the process, or frees it.
-    fn give_up_slot(&self) -> CloseOutcome {
-        let engine = &self.engine;
-        let budget = Budget::new(engine.settings.operation_timeout);
-        if self.row.goes_on(engine.settings.row_limits, Instant::now()) {
-            return self.hand_over(budget);
-        }
-        let follow = if self.row.is_contested() {
-            Follow::By(after(Instant::now(), YIELD))
-        } else {
-            Follow::AtOnce
-        };
-        self.release(&self.token, budget, follow)
-    }
-
-    /// Hands the slot to the first entry in line that takes it; frees it if none does.
-    fn hand_over(&self, budget: Budget) -> CloseOutcome {
-        let engine = &self.engine;
-        let ttl = engine.settings.ttl;
-        let mut from = self.token.clone();
-        while let Some((receiver, to)) = engine.gates.receiver(&self.slot) {
-            let sent = engine.clock.now();
-            match engine.store.hand_over(&self.slot, &from, &to, ttl, budget) {
-                Ok(HandedOver::Granted { fencing }) => {
-                    let deadline = after(sent, ttl.validity());
-                    // A grant that took too long is none; the receiver, whose token it is, asks again.
-                    if engine.clock.now() >= deadline && receiver.put_in_doubt(&to) {
-                        engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
-                        return CloseOutcome::Released;
-                    }
-                    let row = self.row.next(Instant::now());
-                    let grant = Grant {
-                        token: to.clone(),
-                        fencing,
-                        deadline,
-                        row,
-                    };
-                    let now = engine.clock.now();
-                    match engine.gates.hand(&self.slot, &receiver, grant, now) {
-                        Received::Taken | Received::Already => return CloseOutcome::Released,
-                        // It was interrupted or ran out of time just now: the slot goes to the next.
-                        Received::Refused => from = to,
-                    }
-                }
-                Ok(HandedOver::NotHeld) => return self.gone(&from),
-                Err(error) if error.is_unknown() => {
-                    // The order matters: the swap cannot happen any more once `from` is released for good.
-                    engine.release_later(&self.slot, from);
-                    if !receiver.put_in_doubt(&to) {
-                        engine.release_later(&self.slot, to);
-                    }
-                    engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
-                    self.log_deferral(&error);
-                    return CloseOutcome::Deferred;
-                }
-                Err(_) => break,
-            }
-        }
-        self.release(&from, budget, Follow::AtOnce)
-    }
-
-    /// Frees the slot of `token`: this lease's, or that of an entry which did not take it over.
-    fn release(&self, token: &LeaseToken, budget: Budget, follow: Follow) -> CloseOutcome {
-        let engine = &self.engine;
-        let outcome = match engine.store.release(&self.slot, token, budget) {
-            Ok(Released::Released) => CloseOutcome::Released,
-            Ok(Released::NotHeld) => return self.gone(token),
-            Err(error) => {
-                engine.release_later(&self.slot, token.clone());
-                self.log_deferral(&error);
-                CloseOutcome::Deferred
-            }
-        };
-        engine.gates.freed(&self.slot, &self.token, follow);
-        outcome
-    }
-
-    /// The slot was not `token`'s any more.
-    fn gone(&self, token: &LeaseToken) -> CloseOutcome {
-        self.engine
-            .gates
-            .freed(&self.slot, &self.token, Follow::AtOnce);
-        if *token != self.token {
-            // This lease did pass the slot on, to an entry that had left.
-            return CloseOutcome::Released;
-        }
-        log::warn!(
-            target: crate::LOG_TARGET,
-            "sandbox slot {:?} was no longer this lease's when it was closed: held for {:?}, TTL {:?}",
-            self.slot, self.held_for(), self.engine.settings.ttl.get()
-        );
-        CloseOutcome::AlreadyGone
-    }
-
-    fn log_deferral(&self, error: &StoreError) {
-        log::warn!(
-            target: crate::LOG_TARGET,
-            "sandbox slot {:?} could not be released, going on in the background: {error}", self.slot
-        );
     }
 }
 

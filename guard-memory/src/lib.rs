@@ -37,6 +37,7 @@
 
 mod clock;
 mod guard;
+mod slots;
 mod store;
 
 pub use clock::ManualClock;
@@ -46,4 +47,5 @@ pub use guard_core::{
     NoopGuard, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
     SandboxIsolationKey, SandboxLease, StoreError, Wait,
 };
-pub use store::{Fault, MemoryStore};
+pub use slots::Fault;
+pub use store::MemoryStore;

@@ -1,77 +1,24 @@
-//! The store: slots in memory, spread over several locks.
+//! The store contract on slots in memory, and the controls for tests.
 
-use std::collections::VecDeque;
-use std::collections::hash_map::{HashMap, RandomState};
 use std::fmt;
-use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use guard_core::{
-    Acquired, Budget, Capabilities, Clock, FencingToken, HandedOver, Holder, LeaseStore,
-    LeaseToken, LeaseTtl, Registration, Released, Renewed, SlotName, StoreError, SystemClock,
-    Waker, Watch,
+    Acquired, Budget, Capabilities, Clock, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl,
+    Registration, Released, Renewed, SlotName, StoreError, SystemClock, Waker, Watch,
 };
-use parking_lot::Mutex;
 
 use crate::clock::ManualClock;
+use crate::slots::{Fault, Lease, Record, Slots};
 
-const SHARDS: usize = 32;
 /// The longest TTL: far beyond every use, and safely within what the clock can show.
 const MAX_TTL: Duration = Duration::from_secs(1 << 40);
 
 /// Slots in memory. Clones are handles of the same slots.
 #[derive(Clone)]
-pub struct MemoryStore(Arc<Inner>);
-
-struct Inner {
-    clock: Arc<dyn Clock>,
-    hasher: RandomState,
-    /// Spread over several locks, so that distinct slots seldom share one.
-    shards: [Mutex<Shard>; SHARDS],
-    /// The last fencing token: one counter for all slots, so that a free slot leaves nothing behind.
-    fencing: AtomicU64,
-    watches: AtomicU64,
-    /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
-    faulty: AtomicBool,
-    /// Protects the faults that the next operations meet.
-    faults: Mutex<VecDeque<Fault>>,
-}
-
-/// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
-/// with the lock free.
-#[derive(Default)]
-struct Shard {
-    records: HashMap<SlotName, Record>,
-    watchers: HashMap<SlotName, Vec<(u64, Waker)>>,
-}
-
-/// What a slot carries.
-enum Record {
-    Lease(Lease),
-    /// Something that no guard wrote. It does not expire.
-    Foreign,
-}
-
-struct Lease {
-    token: LeaseToken,
-    fencing: FencingToken,
-    expires: Option<Instant>,
-}
-
-/// What the next operation on a store meets; see [`MemoryStore::fail_next`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It fails for a reason that passes, and has not happened.
-    Transient,
-    /// It fails for good, and has not happened.
-    Permanent,
-    /// It gets no answer, and has taken effect all the same.
-    UnknownDone,
-    /// It gets no answer, and has not taken effect.
-    UnknownNotDone,
-}
+pub struct MemoryStore(Arc<Slots>);
 
 impl MemoryStore {
     /// Makes an empty store.
@@ -99,15 +46,7 @@ impl MemoryStore {
     }
 
     fn make(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner {
-            clock,
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
-            fencing: AtomicU64::new(0),
-            watches: AtomicU64::new(0),
-            faulty: AtomicBool::new(false),
-            faults: Mutex::default(),
-        }))
+        Self(Arc::new(Slots::new(clock)))
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
@@ -203,118 +142,6 @@ impl fmt::Debug for MemoryStore {
         f.debug_struct("MemoryStore")
             .field("len", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-impl Record {
-    fn is_live(&self, now: Instant) -> bool {
-        match self {
-            Self::Lease(lease) => lease.expires.is_none_or(|expires| now < expires),
-            Self::Foreign => true,
-        }
-    }
-}
-
-impl Lease {
-    fn remaining(&self, now: Instant) -> Option<Duration> {
-        self.expires
-            .map(|expires| expires.saturating_duration_since(now))
-    }
-
-    fn holder(&self, now: Instant) -> Holder {
-        Holder::new(self.token.clone(), self.remaining(now))
-    }
-}
-
-impl Shard {
-    /// The live lease of a slot; an expired one is removed on the way.
-    fn lease(&mut self, slot: &SlotName, now: Instant) -> Result<Option<&mut Lease>, StoreError> {
-        if self
-            .records
-            .get(slot)
-            .is_some_and(|record| !record.is_live(now))
-        {
-            self.records.remove(slot);
-        }
-        match self.records.get_mut(slot) {
-            None => Ok(None),
-            Some(Record::Lease(lease)) => Ok(Some(lease)),
-            Some(Record::Foreign) => Err(StoreError::permanent(
-                "the slot carries foreign data that is not a token",
-            )),
-        }
-    }
-}
-
-impl Inner {
-    fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        // The modulus is below SHARDS, which fits usize.
-        #[allow(clippy::cast_possible_truncation)]
-        let index = (self.hasher.hash_one(slot) % SHARDS as u64) as usize;
-        &self.shards[index]
-    }
-
-    fn next_fencing(&self) -> FencingToken {
-        FencingToken::new(self.fencing.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    fn expiry(&self, ttl: LeaseTtl) -> (Instant, Option<Instant>) {
-        let now = self.clock.now();
-        (now, now.checked_add(ttl.get()))
-    }
-
-    /// Works on a slot's shard, then wakes the slot's watchers.
-    fn change<T>(&self, slot: &SlotName, work: impl FnOnce(&mut Shard) -> T) -> T {
-        let mut shard = self.shard(slot).lock();
-        let result = work(&mut shard);
-        let watchers = shard.watchers.get(slot).cloned();
-        drop(shard);
-        for (_, waker) in watchers.into_iter().flatten() {
-            waker.wake();
-        }
-        result
-    }
-
-    fn plant(&self, slot: &SlotName, record: Record) {
-        self.change(slot, |shard| shard.records.insert(slot.clone(), record));
-    }
-
-    fn wake_all(&self) {
-        for shard in &self.shards {
-            let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
-            for (_, waker) in wakers {
-                waker.wake();
-            }
-        }
-    }
-
-    /// Does an operation, or lets it meet the next fault.
-    fn operate<T>(
-        &self,
-        operation: impl FnOnce() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        if !self.faulty.load(Ordering::Acquire) {
-            return operation();
-        }
-        let fault = {
-            let mut faults = self.faults.lock();
-            let fault = faults.pop_front();
-            self.faulty.store(!faults.is_empty(), Ordering::Release);
-            fault
-        };
-        let injected = "a fault injected by the test";
-        match fault {
-            None => operation(),
-            Some(Fault::Transient) => Err(StoreError::transient(injected)),
-            Some(Fault::Permanent) => Err(StoreError::permanent(injected)),
-            Some(Fault::UnknownDone) => {
-                operation()?;
-                Err(StoreError::transient(injected).with_unknown_outcome())
-            }
-            Some(Fault::UnknownNotDone) => {
-                Err(StoreError::transient(injected).with_unknown_outcome())
-            }
-        }
     }
 }
 

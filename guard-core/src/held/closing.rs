@@ -1,0 +1,119 @@
+//! The end of a lease: its slot is handed over inside the process, or freed.
+
+use std::time::{Duration, Instant};
+
+use super::HeldLease;
+use crate::error::StoreError;
+use crate::gate::Follow;
+use crate::lease::{CloseOutcome, LeaseBody as _};
+use crate::store::{HandedOver, LeaseStore, Released};
+use crate::token::LeaseToken;
+use crate::ttl::{Budget, after};
+use crate::waiter::{Grant, Received};
+
+/// How long the next entry of this process leaves a freed slot to other processes that were seen to want
+/// it, unless its watch wakes it.
+const YIELD: Duration = Duration::from_millis(5);
+
+impl<S: LeaseStore> HeldLease<S> {
+    /// Passes the slot on inside the process, or frees it.
+    pub(super) fn give_up_slot(&self) -> CloseOutcome {
+        let engine = &self.engine;
+        let budget = Budget::new(engine.settings.operation_timeout);
+        if self.row.goes_on(engine.settings.row_limits, Instant::now()) {
+            return self.hand_over(budget);
+        }
+        let follow = if self.row.is_contested() {
+            Follow::By(after(Instant::now(), YIELD))
+        } else {
+            Follow::AtOnce
+        };
+        self.release(&self.token, budget, follow)
+    }
+
+    /// Hands the slot to the first entry in line that takes it; frees it if none does.
+    fn hand_over(&self, budget: Budget) -> CloseOutcome {
+        let engine = &self.engine;
+        let ttl = engine.settings.ttl;
+        let mut from = self.token.clone();
+        while let Some((receiver, to)) = engine.gates.receiver(&self.slot) {
+            let sent = engine.clock.now();
+            match engine.store.hand_over(&self.slot, &from, &to, ttl, budget) {
+                Ok(HandedOver::Granted { fencing }) => {
+                    let deadline = after(sent, ttl.validity());
+                    // A grant that took too long is none; the receiver, whose token it is, asks again.
+                    if engine.clock.now() >= deadline && receiver.put_in_doubt(&to) {
+                        engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
+                        return CloseOutcome::Released;
+                    }
+                    let row = self.row.next(Instant::now());
+                    let grant = Grant {
+                        token: to.clone(),
+                        fencing,
+                        deadline,
+                        row,
+                    };
+                    let now = engine.clock.now();
+                    match engine.gates.hand(&self.slot, &receiver, grant, now) {
+                        Received::Taken | Received::Already => return CloseOutcome::Released,
+                        // It was interrupted or ran out of time just now: the slot goes to the next.
+                        Received::Refused => from = to,
+                    }
+                }
+                Ok(HandedOver::NotHeld) => return self.gone(&from),
+                Err(error) if error.is_unknown() => {
+                    // The order matters: the swap cannot happen any more once `from` is released for good.
+                    engine.release_later(&self.slot, from);
+                    if !receiver.put_in_doubt(&to) {
+                        engine.release_later(&self.slot, to);
+                    }
+                    engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
+                    self.log_deferral(&error);
+                    return CloseOutcome::Deferred;
+                }
+                Err(_) => break,
+            }
+        }
+        self.release(&from, budget, Follow::AtOnce)
+    }
+
+    /// Frees the slot of `token`: this lease's, or that of an entry which did not take it over.
+    fn release(&self, token: &LeaseToken, budget: Budget, follow: Follow) -> CloseOutcome {
+        let engine = &self.engine;
+        let outcome = match engine.store.release(&self.slot, token, budget) {
+            Ok(Released::Released) => CloseOutcome::Released,
+            Ok(Released::NotHeld) => return self.gone(token),
+            Err(error) => {
+                engine.release_later(&self.slot, token.clone());
+                self.log_deferral(&error);
+                CloseOutcome::Deferred
+            }
+        };
+        engine.gates.freed(&self.slot, &self.token, follow);
+        outcome
+    }
+
+    /// The slot was not `token`'s any more.
+    fn gone(&self, token: &LeaseToken) -> CloseOutcome {
+        self.engine
+            .gates
+            .freed(&self.slot, &self.token, Follow::AtOnce);
+        if *token != self.token {
+            // This lease did pass the slot on, to an entry that had left.
+            return CloseOutcome::Released;
+        }
+        log::warn!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {:?} was no longer this lease's when it was closed: held for {:?}, TTL {:?}",
+            self.slot, self.held_for(), self.engine.settings.ttl.get()
+        );
+        CloseOutcome::AlreadyGone
+    }
+
+    fn log_deferral(&self, error: &StoreError) {
+        log::warn!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {:?} could not be released, going on in the background: {error}", self.slot
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! What the store keeps: slots in memory, who wants to hear of their changes, and faults for tests.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{HashMap, RandomState};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use guard_core::{Clock, FencingToken, Holder, LeaseToken, LeaseTtl, SlotName, StoreError, Waker};
+use parking_lot::Mutex;
+
+const SHARDS: usize = 32;
+
+/// All slots of a store, spread over several locks.
+pub(crate) struct Slots {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hasher: RandomState,
+    /// Spread over several locks, so that distinct slots seldom share one.
+    pub(crate) shards: [Mutex<Shard>; SHARDS],
+    /// The last fencing token: one counter for all slots, so that a free slot leaves nothing behind.
+    pub(crate) fencing: AtomicU64,
+    pub(crate) watches: AtomicU64,
+    /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
+    pub(crate) faulty: AtomicBool,
+    /// Protects the faults that the next operations meet.
+    pub(crate) faults: Mutex<VecDeque<Fault>>,
+}
+
+/// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
+/// with the lock free.
+#[derive(Default)]
+pub(crate) struct Shard {
+    pub(crate) records: HashMap<SlotName, Record>,
+    pub(crate) watchers: HashMap<SlotName, Vec<(u64, Waker)>>,
+}
+
+/// What a slot carries.
+pub(crate) enum Record {
+    Lease(Lease),
+    /// Something that no guard wrote. It does not expire.
+    Foreign,
+}
+
+pub(crate) struct Lease {
+    pub(crate) token: LeaseToken,
+    pub(crate) fencing: FencingToken,
+    pub(crate) expires: Option<Instant>,
+}
+
+/// What the next operation on a store meets; see [`MemoryStore::fail_next`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails for a reason that passes, and has not happened.
+    Transient,
+    /// It fails for good, and has not happened.
+    Permanent,
+    /// It gets no answer, and has taken effect all the same.
+    UnknownDone,
+    /// It gets no answer, and has not taken effect.
+    UnknownNotDone,
+}
+
+impl Record {
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        match self {
+            Self::Lease(lease) => lease.expires.is_none_or(|expires| now < expires),
+            Self::Foreign => true,
+        }
+    }
+}
+
+impl Lease {
+    pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.expires
+            .map(|expires| expires.saturating_duration_since(now))
+    }
+
+    pub(crate) fn holder(&self, now: Instant) -> Holder {
+        Holder::new(self.token.clone(), self.remaining(now))
+    }
+}
+
+impl Shard {
+    /// The live lease of a slot; an expired one is removed on the way.
+    pub(crate) fn lease(
+        &mut self,
+        slot: &SlotName,
+        now: Instant,
+    ) -> Result<Option<&mut Lease>, StoreError> {
+        if self
+            .records
+            .get(slot)
+            .is_some_and(|record| !record.is_live(now))
+        {
+            self.records.remove(slot);
+        }
+        match self.records.get_mut(slot) {
+            None => Ok(None),
+            Some(Record::Lease(lease)) => Ok(Some(lease)),
+            Some(Record::Foreign) => Err(StoreError::permanent(
+                "the slot carries foreign data that is not a token",
+            )),
+        }
+    }
+}
+
+impl Slots {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            fencing: AtomicU64::new(0),
+            watches: AtomicU64::new(0),
+            faulty: AtomicBool::new(false),
+            faults: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
+        // The modulus is below SHARDS, which fits usize.
+        #[allow(clippy::cast_possible_truncation)]
+        let index = (self.hasher.hash_one(slot) % SHARDS as u64) as usize;
+        &self.shards[index]
+    }
+
+    pub(crate) fn next_fencing(&self) -> FencingToken {
+        FencingToken::new(self.fencing.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(crate) fn expiry(&self, ttl: LeaseTtl) -> (Instant, Option<Instant>) {
+        let now = self.clock.now();
+        (now, now.checked_add(ttl.get()))
+    }
+
+    /// Works on a slot's shard, then wakes the slot's watchers.
+    pub(crate) fn change<T>(&self, slot: &SlotName, work: impl FnOnce(&mut Shard) -> T) -> T {
+        let mut shard = self.shard(slot).lock();
+        let result = work(&mut shard);
+        let watchers = shard.watchers.get(slot).cloned();
+        drop(shard);
+        for (_, waker) in watchers.into_iter().flatten() {
+            waker.wake();
+        }
+        result
+    }
+
+    pub(crate) fn plant(&self, slot: &SlotName, record: Record) {
+        self.change(slot, |shard| shard.records.insert(slot.clone(), record));
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for shard in &self.shards {
+            let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
+            for (_, waker) in wakers {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Does an operation, or lets it meet the next fault.
+    pub(crate) fn operate<T>(
+        &self,
+        operation: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if !self.faulty.load(Ordering::Acquire) {
+            return operation();
+        }
+        let fault = {
+            let mut faults = self.faults.lock();
+            let fault = faults.pop_front();
+            self.faulty.store(!faults.is_empty(), Ordering::Release);
+            fault
+        };
+        let injected = "a fault injected by the test";
+        match fault {
+            None => operation(),
+            Some(Fault::Transient) => Err(StoreError::transient(injected)),
+            Some(Fault::Permanent) => Err(StoreError::permanent(injected)),
+            Some(Fault::UnknownDone) => {
+                operation()?;
+                Err(StoreError::transient(injected).with_unknown_outcome())
+            }
+            Some(Fault::UnknownNotDone) => {
+                Err(StoreError::transient(injected).with_unknown_outcome())
+            }
+        }
+    }
+}
