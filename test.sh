@@ -16,4 +16,8 @@ if ! command -v redis-server >/dev/null || ! command -v redis-cli >/dev/null; th
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server >/dev/null
 fi
 
+# The engine under a model checker, in a build of its own.
+RUSTFLAGS="--cfg shuttle ${RUSTFLAGS:-}" \
+  cargo test --release --locked -p guard-core --test model --target-dir target/shuttle
+
 cargo test --workspace --locked "$@"
