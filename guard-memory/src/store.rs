@@ -194,8 +194,8 @@ impl LeaseStore for MemoryStore {
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
             let (now, expires) = inner.expiry(ttl);
-            match shard.lease(slot, now)? {
-                Some(lease) if lease.token == *token => {
+            match shard.lease(slot, now) {
+                Ok(Some(lease)) if lease.token == *token => {
                     lease.expires = expires;
                     Ok(Renewed::Renewed)
                 }
@@ -236,7 +236,7 @@ impl LeaseStore for MemoryStore {
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
             let (now, expires) = inner.expiry(ttl);
-            let Some(lease) = shard.lease(slot, now)? else {
+            let Ok(Some(lease)) = shard.lease(slot, now) else {
                 return Ok(HandedOver::NotHeld);
             };
             if lease.token == *from {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use guard_core::{Budget, LOG_TARGET, StoreError};
-use redis::{Msg, PubSub, Value, cmd};
+use redis::{Connection, Msg, PubSub, Value, cmd};
 
 use crate::connector::Live;
 use crate::dial::dial;
@@ -71,9 +71,10 @@ fn listen(line: &Line) -> End {
             "the server does not tell CLIENT INFO",
         ));
     };
-    let mut pubsub = invalidation.connection.as_pubsub();
     // In this order nothing is lost: listen, then track, then let everybody look.
-    let tracked = subscribe(&mut pubsub, budget).and_then(|()| track(line, identity.id(), budget));
+    let tracked = subscribe(&mut invalidation.connection, budget)
+        .and_then(|()| track(line, identity.id(), budget));
+    let mut pubsub = invalidation.connection.as_pubsub();
     let end = match tracked {
         Ok(tracked) => {
             line.tracked.install(tracked);
@@ -87,9 +88,12 @@ fn listen(line: &Line) -> End {
     end
 }
 
-fn subscribe(pubsub: &mut PubSub<'_>, budget: Budget) -> Result<(), Failure> {
-    set_patience(pubsub, budget.remaining())?;
-    pubsub.subscribe(CHANNEL).map_err(failure)
+/// By a command of ours: the client library's own `subscribe` takes a refusal for a success.
+fn subscribe(connection: &mut Connection, budget: Budget) -> Result<(), Failure> {
+    let mut session = Session::new(connection, budget);
+    session
+        .call::<Value>(cmd("SUBSCRIBE").arg(CHANNEL))
+        .map(drop)
 }
 
 /// Opens the tracked connection, whose keys are told to the connection `id`, but for what it changes itself.

@@ -61,4 +61,9 @@ pub trait Foreign {
 
     /// All names that begin with `prefix`, which has no characters that are special in patterns.
     fn names(&self, prefix: &str) -> Vec<String>;
+
+    /// The names of all counters of fencing tokens; `None` from stores that keep none beside their slots.
+    fn counters(&self) -> Option<Vec<String>> {
+        None
+    }
 }

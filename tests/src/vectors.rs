@@ -16,9 +16,7 @@ pub(crate) struct SlotRow {
     pub(crate) value: String,
     /// The slot's name; `None` if the prefix or the value is refused.
     pub(crate) slot: Option<String>,
-    /// The name of the slot's fence counter. Read so that a malformed row is found; checked as soon as a
-    /// store that keeps counters has them.
-    #[allow(dead_code, reason = "fence counters come with a later issue")]
+    /// The name of the slot's fence counter.
     pub(crate) counter: Option<String>,
 }
 

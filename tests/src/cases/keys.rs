@@ -23,7 +23,8 @@ pub(crate) fn prefixes_keep_guards_apart_and_equal_ones_share(backend: &dyn Back
     assert_free(&two, &key("a"));
 }
 
-/// Each legal key is found in the store under its name, character by character; the others are refused.
+/// Each legal key is found in the store under its name, character by character, and its counter too, where the
+/// store keeps one; the others are refused.
 pub(crate) fn slot_names_are_those_of_the_vectors(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
     for row in slot_rows() {
@@ -53,6 +54,9 @@ pub(crate) fn slot_names_are_those_of_the_vectors(backend: &dyn Backend) {
         );
         drop(lease);
         assert!(guard.holder(&key).unwrap().is_none(), "{row:?}");
+        if let Some(counters) = fixture.foreign().counters() {
+            assert!(counters.contains(row.counter.as_ref().unwrap()), "{row:?}");
+        }
     }
 }
 
