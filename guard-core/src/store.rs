@@ -257,6 +257,8 @@ pub struct Capabilities {
     pub shared: bool,
     /// Whether programs that do not use this library can hold slots, with any token.
     pub foreign_holders: bool,
+    /// Whether the store tells waiters when a slot changes.
+    pub wakeups: bool,
 }
 
 impl Capabilities {
@@ -269,6 +271,7 @@ impl Capabilities {
             fencing: false,
             shared: true,
             foreign_holders: true,
+            wakeups: false,
         }
     }
 }

@@ -277,6 +277,7 @@ impl LeaseStore for MemoryStore {
         let mut capabilities = Capabilities::new(MAX_TTL);
         capabilities.fencing = true;
         capabilities.shared = false;
+        capabilities.wakeups = true;
         capabilities
     }
 }

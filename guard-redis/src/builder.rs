@@ -165,7 +165,8 @@ impl RedisGuardBuilder {
     /// - [`ConfigError::Connect`] when the server cannot be reached, is none, or does not let us in;
     /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
     pub fn build(self) -> Result<RedisSandboxExecutionGuard, ConfigError> {
-        self.config.check(&RedisStore::capabilities(self.fencing))?;
+        let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
+        self.config.check(&capabilities)?;
         if self.pool_size == 0 {
             return Err(ConfigError::setting(
                 "pool_size",
@@ -199,7 +200,7 @@ impl RedisGuardBuilder {
         };
         let grace = self.config.shutdown_grace.unwrap_or(timeout);
         let wakeups = WakeupLine::new(self.wakeups, info, timeout, grace, Arc::clone(&unanswered));
-        let store = RedisStore::new(links, wakeups, unanswered, self.fencing);
+        let store = RedisStore::new(links, wakeups, unanswered, capabilities);
         Ok(RedisSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })

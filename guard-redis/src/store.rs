@@ -10,6 +10,7 @@ use guard_core::{
 };
 use redis::cmd;
 
+use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
 use crate::fence::{counter_life, counter_name};
 use crate::links::Links;
@@ -36,7 +37,7 @@ struct Inner {
     links: Links,
     wakeups: WakeupLine,
     unanswered: Arc<Unanswered>,
-    fencing: bool,
+    capabilities: Capabilities,
     acquire: Script,
     acquire_fenced: Script,
     renew: Script,
@@ -51,13 +52,13 @@ impl RedisStore {
         links: Links,
         wakeups: WakeupLine,
         unanswered: Arc<Unanswered>,
-        fencing: bool,
+        capabilities: Capabilities,
     ) -> Self {
         Self(Arc::new(Inner {
             links,
             wakeups,
             unanswered,
-            fencing,
+            capabilities,
             acquire: Script::new(include_str!("../scripts/acquire.lua")),
             acquire_fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
             renew: Script::new(include_str!("../scripts/renew.lua")),
@@ -68,9 +69,10 @@ impl RedisStore {
         }))
     }
 
-    pub(crate) const fn capabilities(fencing: bool) -> Capabilities {
+    pub(crate) fn capabilities(fencing: bool, wakeups: Wakeups) -> Capabilities {
         let mut capabilities = Capabilities::new(MAX_TTL);
         capabilities.fencing = fencing;
+        capabilities.wakeups = wakeups == Wakeups::Tracking;
         capabilities
     }
 }
@@ -85,7 +87,7 @@ impl Inner {
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
         let millis = ttl.as_millis().to_string();
-        if !self.fencing {
+        if !self.capabilities.fencing {
             let arguments = [token.as_str(), &millis];
             let answer = self.acquire.run(session, &[slot.as_str()], &arguments)?;
             return Ok(acquired(answer, None));
@@ -110,7 +112,7 @@ impl Inner {
     ) -> Result<HandedOver, Failure> {
         let [from, to] = tokens.map(LeaseToken::as_str);
         let millis = ttl.as_millis().to_string();
-        if !self.fencing {
+        if !self.capabilities.fencing {
             let arguments = [from, to, &millis];
             let held = self.hand_over.run(session, &[slot.as_str()], &arguments);
             return Ok(match not_ours_if_wrong_type(held, 0)? {
@@ -137,7 +139,7 @@ impl Inner {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Vec<Renewed>, StoreError> {
-        let counters: Vec<String> = if self.fencing {
+        let counters: Vec<String> = if self.capabilities.fencing {
             leases.iter().map(|(slot, _)| counter_name(slot)).collect()
         } else {
             Vec::new()
@@ -210,7 +212,7 @@ impl LeaseStore for RedisStore {
             .operate("acquire", budget, Some(token), |session| {
                 // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
                 // for how long, is it a token at all) the script answers, and takes what has come free since.
-                if !inner.fencing && session.call::<Option<String>>(&set)?.is_some() {
+                if !inner.capabilities.fencing && session.call::<Option<String>>(&set)?.is_some() {
                     return Ok(Acquired::Granted { fencing: None });
                 }
                 take(session)
@@ -335,7 +337,7 @@ impl LeaseStore for RedisStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Self::capabilities(self.0.fencing)
+        self.0.capabilities.clone()
     }
 }
 
