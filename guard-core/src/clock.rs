@@ -12,6 +12,13 @@ pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Instant;
 
+    /// The time now, where the operating system's monotonic clock has just been read as `real`. The default
+    /// reads this clock.
+    fn given(&self, real: Instant) -> Instant {
+        let _ = real;
+        self.now()
+    }
+
     /// Registers a listener to be called after this clock was set forward by hand; it is forgotten once
     /// it answers `false`. A clock that nobody can set has no use for it.
     fn on_jump(&self, listener: JumpListener) {
@@ -29,5 +36,9 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
         Instant::now()
+    }
+
+    fn given(&self, real: Instant) -> Instant {
+        real
     }
 }

@@ -48,11 +48,11 @@ pub(crate) fn enter<S: LeaseStore>(
         deadline: wait.deadline(started),
     };
     let verdict = if waiter.is_in_front() {
-        entry.attempt()
+        entry.attempt(Some(started))
     } else {
         entry.log_wait("others of this process are before it");
         if waiter.wait_for_front(entry.deadline) {
-            entry.attempt()
+            entry.attempt(None)
         } else {
             waiter.conclude(Verdict::TimedOut)
         }
@@ -74,6 +74,8 @@ struct Entry<'a, S: LeaseStore> {
 /// What the attempts of an entry have come to so far.
 #[derive(Default)]
 struct Attempts {
+    /// The time at which the next attempt begins, if it has just been read.
+    now: Option<Instant>,
     backoff: Backoff,
     watch: Option<Watch>,
     /// Whether a wake-up caused the next look.
@@ -97,9 +99,13 @@ enum Next {
 }
 
 impl<S: LeaseStore> Entry<'_, S> {
-    /// Attempts until there is a verdict. The entry is in front of its gate.
-    fn attempt(&self) -> Verdict {
-        let mut attempts = Attempts::default();
+    /// Attempts until there is a verdict. The entry is in front of its gate; `now` is the time if it has just
+    /// been read.
+    fn attempt(&self, now: Option<Instant>) -> Verdict {
+        let mut attempts = Attempts {
+            now,
+            ..Attempts::default()
+        };
         if self.waiter.expects_hand_over() {
             attempts.woken = self.waiter.pause(pause_until(LOOK_SPACING, self.deadline));
             if let Some(verdict) = self.waiter.verdict() {
@@ -135,9 +141,10 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn attempt_once(&self, attempts: &mut Attempts) -> Next {
         let engine = self.engine;
         let token = self.waiter.token();
-        let budget = Budget::new(engine.settings.operation_timeout);
         let held_here = engine.gates.is_held(self.slot);
-        let sent = engine.clock.now();
+        let now = attempts.now.take().unwrap_or_else(Instant::now);
+        let budget = Budget::starting(now, engine.settings.operation_timeout);
+        let sent = engine.clock.given(now);
         let answer = engine
             .store
             .acquire(self.slot, &token, engine.settings.ttl, budget);
@@ -147,6 +154,7 @@ impl<S: LeaseStore> Entry<'_, S> {
                 let grant = Grant {
                     token,
                     fencing,
+                    at: engine.clock.now(),
                     deadline: after(sent, engine.settings.ttl.validity()),
                     row: Row::begin(attempts.contested),
                 };
@@ -168,7 +176,7 @@ impl<S: LeaseStore> Entry<'_, S> {
 
     fn granted(&self, attempts: &mut Attempts, grant: Grant, budget: Budget) -> Next {
         let engine = self.engine;
-        if engine.clock.now() >= grant.deadline {
+        if grant.at >= grant.deadline {
             // A released token is spent: the entry goes on with another one.
             if self.waiter.replace_token(engine.new_token()) {
                 log::warn!(
@@ -265,31 +273,25 @@ impl<S: LeaseStore> Entry<'_, S> {
 
     /// Leaves the gate: with a lease, or with an error and nothing of this entry's in the slot.
     fn finish(&self, verdict: Verdict, place: Place<'_>) -> Result<SandboxLease, GuardError> {
-        let slot = self.slot.to_string();
         if !matches!(verdict, Verdict::Granted(_)) {
             let token = self.waiter.token();
             if self.waiter.in_doubt() || self.engine.store.in_doubt(&token) {
                 self.engine.release_later(self.slot, token);
             }
         }
+        let slot = || self.slot.to_string();
         Err(match verdict {
             Verdict::Granted(grant) => {
-                let entered = self.engine.clock.now();
-                place.enter(grant.token.clone(), entered);
+                place.enter(grant.token.clone(), grant.at);
                 let slot = self.slot.clone();
-                return Ok(SandboxLease::new(HeldLease::start(
-                    self.engine,
-                    slot,
-                    self.node,
-                    grant,
-                    entered,
-                )));
+                let lease = HeldLease::start(self.engine, slot, self.node, grant);
+                return Ok(SandboxLease::new(lease));
             }
-            Verdict::Interrupted => GuardError::Interrupted { slot },
-            Verdict::Closed => GuardError::Closed { slot },
+            Verdict::Interrupted => GuardError::Interrupted { slot: slot() },
+            Verdict::Closed => GuardError::Closed { slot: slot() },
             Verdict::Failed(error) => GuardError::store(self.slot, error),
             Verdict::TimedOut => GuardError::TimedOut {
-                slot,
+                slot: slot(),
                 waited: self.started.elapsed(),
             },
         })
@@ -310,6 +312,11 @@ impl<S: LeaseStore> Entry<'_, S> {
     }
 
     fn log(&self, outcome: &Result<SandboxLease, GuardError>) {
+        // Nobody listens, most of the time.
+        let logs = log::log_enabled!(target: crate::LOG_TARGET, log::Level::Debug);
+        if !logs && self.engine.settings.observer.0.is_none() {
+            return;
+        }
         let waited = self.started.elapsed();
         match outcome {
             Ok(lease) => {

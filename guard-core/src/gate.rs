@@ -4,13 +4,12 @@
 //! this process holds its slot; a slot that nobody enters costs no memory.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::{Entry, HashMap, RandomState};
-use std::hash::BuildHasher;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
-use crate::slot::SlotName;
+use crate::slot::{SlotMap, SlotName};
 use crate::store::NodeId;
 use crate::sync::Mutex;
 use crate::token::LeaseToken;
@@ -21,7 +20,6 @@ const SHARDS: usize = 32;
 /// All gates of a guard.
 #[derive(Debug)]
 pub(crate) struct Gates {
-    hasher: RandomState,
     /// Spread over several locks, so that distinct slots seldom share one.
     shards: [Mutex<Shard>; SHARDS],
 }
@@ -32,7 +30,7 @@ pub(crate) struct Gates {
 #[derive(Debug, Default)]
 struct Shard {
     closed: bool,
-    gates: HashMap<SlotName, Gate>,
+    gates: SlotMap<Gate>,
 }
 
 #[derive(Debug)]
@@ -74,7 +72,6 @@ pub(crate) enum Follow {
 impl Default for Gates {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
         }
     }
@@ -82,10 +79,7 @@ impl Default for Gates {
 
 impl Gates {
     fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        // The modulus is below SHARDS, which fits usize.
-        #[allow(clippy::cast_possible_truncation)]
-        let index = (self.hasher.hash_one(slot) % SHARDS as u64) as usize;
-        &self.shards[index]
+        &self.shards[slot.shard(SHARDS)]
     }
 
     /// Puts an entry at the end of its slot's queue until the answer is dropped. An entry that finds the
@@ -157,22 +151,16 @@ impl Gates {
             .find_map(|waiter| Some((Arc::clone(waiter), waiter.undecided_token()?)))
     }
 
-    /// Hands a grant to an entry, at `now` by the guard's clock.
-    pub(crate) fn hand(
-        &self,
-        slot: &SlotName,
-        receiver: &Waiter,
-        grant: Grant,
-        now: Instant,
-    ) -> Received {
+    /// Hands a grant to an entry.
+    pub(crate) fn hand(&self, slot: &SlotName, receiver: &Waiter, grant: Grant) -> Received {
         let mut shard = self.shard(slot).lock();
-        let token = grant.token.clone();
+        let holding = Holding::new(grant.token.clone(), grant.at);
         let received = receiver.receive(grant);
         // Under the same lock, so that the receiver's own closing comes after it.
         if received == Received::Taken
             && let Some(gate) = shard.gates.get_mut(slot)
         {
-            gate.holder = Some(Holding::new(token, now));
+            gate.holder = Some(holding);
         }
         received
     }
@@ -378,24 +366,10 @@ mod tests {
         a.decide(Verdict::Interrupted);
         let (receiver, token) = gates.receiver(&slot).unwrap();
         assert!(Arc::ptr_eq(&receiver, &b));
-        let grant = |token: &LeaseToken| Grant {
-            token: token.clone(),
-            fencing: None,
-            deadline: Instant::now(),
-            row: crate::row::Row::default(),
-        };
-        assert_eq!(
-            gates.hand(&slot, &a, grant(&a.token()), Instant::now()),
-            Received::Refused
-        );
-        assert_eq!(
-            gates.hand(&slot, &b, grant(&token), Instant::now()),
-            Received::Taken
-        );
-        assert_eq!(
-            gates.hand(&slot, &b, grant(&token), Instant::now()),
-            Received::Already
-        );
+        let grant = |token: &LeaseToken| Grant::of_nothing(token.clone());
+        assert_eq!(gates.hand(&slot, &a, grant(&a.token())), Received::Refused);
+        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Taken);
+        assert_eq!(gates.hand(&slot, &b, grant(&token)), Received::Already);
         assert!(gates.is_held(&slot));
     }
 

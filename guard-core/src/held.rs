@@ -64,9 +64,8 @@ impl<S: LeaseStore> HeldLease<S> {
         slot: SlotName,
         node: NodeId,
         grant: Grant,
-        entered: Instant,
     ) -> Arc<Self> {
-        let deadline = grant.deadline;
+        let (entered, deadline) = (grant.at, grant.deadline);
         let third = engine.settings.ttl.get() / RENEWALS;
         let lease = Arc::new(Self {
             engine: Arc::clone(engine),
@@ -174,7 +173,8 @@ impl State {
 
 impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     fn close(&self) -> CloseOutcome {
-        let now = self.engine.clock.now();
+        let real = Instant::now();
+        let now = self.engine.clock.given(real);
         let callbacks = {
             let mut state = self.state.lock();
             let at = match state.phase {
@@ -189,7 +189,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         if let Some(number) = self.care.end() {
             self.engine.keeper.dismiss(number);
         }
-        let outcome = self.give_up_slot();
+        let outcome = self.give_up_slot(real);
         log::debug!(
             target: crate::LOG_TARGET,
             "sandbox slot {:?} closed by {:?}: held for {:?}, {outcome:?}",

@@ -74,7 +74,7 @@ pub use lease::{CloseOutcome, SandboxLease};
 pub use lease_guard::LeaseGuard;
 pub use noop::NoopGuard;
 pub use observer::{CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent};
-pub use slot::{DEFAULT_KEY_PREFIX, KeyPrefix, SlotName};
+pub use slot::{CarriedHash, DEFAULT_KEY_PREFIX, KeyPrefix, SlotMap, SlotName};
 pub use store::{
     Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,
     Renewed, Watch,

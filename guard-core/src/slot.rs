@@ -1,8 +1,10 @@
 //! What a key is called in a store.
 
-use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::ConfigError;
 use crate::key::{SandboxIsolationKey, is_blank};
@@ -62,39 +64,110 @@ impl KeyPrefix {
         name.push_str(scope);
         name.push(':');
         name.push_str(value);
-        SlotName(name.into())
+        SlotName::from_store(&name)
     }
 }
 
 /// The name of a slot in its store, made by [`KeyPrefix::slot`] from a checked prefix and key.
 ///
-/// Cloning is cheap. `Debug` quotes and escapes, so that a name with line breaks stays on its log line.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SlotName(Arc<str>);
+/// Cloning is cheap, and so is looking it up in a [`SlotMap`]: the name carries its hash. `Debug` quotes and
+/// escapes, so that a name with line breaks stays on its log line.
+#[derive(Clone)]
+pub struct SlotName {
+    name: Arc<str>,
+    hash: u64,
+}
+
+/// A map by slot. The names carry their hash, keyed by a random number of the process, so that names cannot
+/// be chosen to collide.
+pub type SlotMap<V> = HashMap<SlotName, V, BuildHasherDefault<CarriedHash>>;
 
 impl SlotName {
+    /// A name that a store tells, of whatever it is.
+    #[must_use]
+    pub fn from_store(name: &str) -> Self {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self {
+            name: name.into(),
+            hash: KEY.hash_one(name),
+        }
+    }
+
     /// The name as it goes to the store.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// Picks one of `count` shards, of which there must be some.
+    ///
+    /// # Panics
+    ///
+    /// When `count` is zero.
+    #[must_use]
+    pub fn shard(&self, count: usize) -> usize {
+        // The other half of the hash than what maps take first. A remainder fits.
+        let half = self.hash.rotate_left(32);
+        #[allow(clippy::cast_possible_truncation)]
+        let shard = (half % count as u64) as usize;
+        shard
     }
 }
 
-/// Slots can be looked up by name; hash and order are those of the name.
-impl Borrow<str> for SlotName {
-    fn borrow(&self) -> &str {
-        &self.0
+impl PartialEq for SlotName {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.name, &other.name) || self.name == other.name)
+    }
+}
+
+impl Eq for SlotName {}
+
+impl Hash for SlotName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialOrd for SlotName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SlotName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
+/// Takes the hash that a [`SlotName`] carries for the hash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CarriedHash(u64);
+
+impl Hasher for CarriedHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 
 impl fmt::Debug for SlotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(&*self.name, f)
     }
 }
 
 impl fmt::Display for SlotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }

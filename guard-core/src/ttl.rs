@@ -74,8 +74,14 @@ impl Budget {
     /// A budget of `time` from now on.
     #[must_use]
     pub fn new(time: Duration) -> Self {
+        Self::starting(Instant::now(), time)
+    }
+
+    /// A budget of `time` from `start` on.
+    #[must_use]
+    pub fn starting(start: Instant, time: Duration) -> Self {
         Self {
-            deadline: after(Instant::now(), time),
+            deadline: after(start, time),
         }
     }
 

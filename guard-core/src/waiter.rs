@@ -29,6 +29,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Grant {
     pub(crate) token: LeaseToken,
     pub(crate) fencing: Option<FencingToken>,
+    /// When the grant came, by the guard's clock.
+    pub(crate) at: Instant,
     /// Until when the lease may be relied on.
     pub(crate) deadline: Instant,
     pub(crate) row: Row,
@@ -37,10 +39,12 @@ pub(crate) struct Grant {
 impl Grant {
     /// A grant that no lease is made of.
     pub(crate) fn of_nothing(token: LeaseToken) -> Self {
+        let now = Instant::now();
         Self {
             token,
             fencing: None,
-            deadline: Instant::now(),
+            at: now,
+            deadline: now,
             row: Row::default(),
         }
     }

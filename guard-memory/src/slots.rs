@@ -1,13 +1,13 @@
 //! What the store keeps: slots in memory, who wants to hear of their changes, and faults for tests.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::{HashMap, RandomState};
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use guard_core::{Clock, FencingToken, Holder, LeaseToken, LeaseTtl, SlotName, StoreError, Waker};
+use guard_core::{
+    Clock, FencingToken, Holder, LeaseToken, LeaseTtl, SlotMap, SlotName, StoreError, Waker,
+};
 use parking_lot::Mutex;
 
 const SHARDS: usize = 32;
@@ -15,7 +15,6 @@ const SHARDS: usize = 32;
 /// All slots of a store, spread over several locks.
 pub(crate) struct Slots {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) hasher: RandomState,
     /// Spread over several locks, so that distinct slots seldom share one.
     pub(crate) shards: [Mutex<Shard>; SHARDS],
     /// The last fencing token: one counter for all slots, so that a free slot leaves nothing behind.
@@ -31,8 +30,8 @@ pub(crate) struct Slots {
 /// with the lock free.
 #[derive(Default)]
 pub(crate) struct Shard {
-    pub(crate) records: HashMap<SlotName, Record>,
-    pub(crate) watchers: HashMap<SlotName, Vec<(u64, Waker)>>,
+    pub(crate) records: SlotMap<Record>,
+    pub(crate) watchers: SlotMap<Vec<(u64, Waker)>>,
 }
 
 /// What a slot carries.
@@ -109,7 +108,6 @@ impl Slots {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             fencing: AtomicU64::new(0),
             watches: AtomicU64::new(0),
@@ -119,10 +117,7 @@ impl Slots {
     }
 
     pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        // The modulus is below SHARDS, which fits usize.
-        #[allow(clippy::cast_possible_truncation)]
-        let index = (self.hasher.hash_one(slot) % SHARDS as u64) as usize;
-        &self.shards[index]
+        &self.shards[slot.shard(SHARDS)]
     }
 
     pub(crate) fn next_fencing(&self) -> FencingToken {

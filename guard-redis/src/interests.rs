@@ -1,10 +1,9 @@
 //! Who wants to hear of which slot.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use guard_core::{SlotName, Waker};
+use guard_core::{SlotMap, SlotName, Waker};
 use parking_lot::Mutex;
 
 /// The waiters of a store, by slot.
@@ -14,7 +13,7 @@ pub(crate) struct Interests {
     /// The size of `by_slot`: spares operations on slots that nobody waits for its lock. Changed under it.
     slots: AtomicUsize,
     /// Protects the waiters. Wakers are called with it free.
-    by_slot: Mutex<HashMap<SlotName, Vec<(u64, Waker)>>>,
+    by_slot: Mutex<SlotMap<Vec<(u64, Waker)>>>,
 }
 
 impl Interests {
@@ -39,7 +38,7 @@ impl Interests {
     }
 
     /// Wakes the waiters of a slot.
-    pub(crate) fn wake(&self, slot: &str) {
+    pub(crate) fn wake(&self, slot: &SlotName) {
         let waiters = self.by_slot.lock().get(slot).cloned();
         waiters
             .into_iter()

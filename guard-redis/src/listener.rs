@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, LOG_TARGET, StoreError};
+use guard_core::{Budget, LOG_TARGET, SlotName, StoreError};
 use redis::{Connection, Msg, PubSub, Value, cmd};
 
 use crate::connector::Live;
@@ -152,7 +152,7 @@ fn deliver(line: &Line, message: &Msg) {
                 if let Value::BulkString(key) = key
                     && let Ok(slot) = std::str::from_utf8(&key)
                 {
-                    line.interests.wake(slot);
+                    line.interests.wake(&SlotName::from_store(slot));
                 }
             }
         }

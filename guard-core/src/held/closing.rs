@@ -16,11 +16,11 @@ use crate::waiter::{Grant, Received};
 const YIELD: Duration = Duration::from_millis(5);
 
 impl<S: LeaseStore> HeldLease<S> {
-    /// Passes the slot on inside the process, or frees it.
-    pub(super) fn give_up_slot(&self) -> CloseOutcome {
+    /// Passes the slot on inside the process, or frees it; `now` is the real time.
+    pub(super) fn give_up_slot(&self, now: Instant) -> CloseOutcome {
         let engine = &self.engine;
-        let budget = Budget::new(engine.settings.operation_timeout);
-        if self.row.goes_on(engine.settings.row_limits, Instant::now()) {
+        let budget = Budget::starting(now, engine.settings.operation_timeout);
+        if self.row.goes_on(engine.settings.row_limits, now) {
             return self.hand_over(budget);
         }
         let follow = if self.row.is_contested() {
@@ -40,9 +40,9 @@ impl<S: LeaseStore> HeldLease<S> {
             let sent = engine.clock.now();
             match engine.store.hand_over(&self.slot, &from, &to, ttl, budget) {
                 Ok(HandedOver::Granted { fencing }) => {
-                    let deadline = after(sent, ttl.validity());
+                    let (at, deadline) = (engine.clock.now(), after(sent, ttl.validity()));
                     // A grant that took too long is none; the receiver, whose token it is, asks again.
-                    if engine.clock.now() >= deadline && receiver.put_in_doubt(&to) {
+                    if at >= deadline && receiver.put_in_doubt(&to) {
                         engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
                         return CloseOutcome::Released;
                     }
@@ -50,11 +50,11 @@ impl<S: LeaseStore> HeldLease<S> {
                     let grant = Grant {
                         token: to.clone(),
                         fencing,
+                        at,
                         deadline,
                         row,
                     };
-                    let now = engine.clock.now();
-                    match engine.gates.hand(&self.slot, &receiver, grant, now) {
+                    match engine.gates.hand(&self.slot, &receiver, grant) {
                         Received::Taken | Received::Already => return CloseOutcome::Released,
                         // It was interrupted or ran out of time just now: the slot goes to the next.
                         Received::Refused => from = to,
