@@ -43,9 +43,10 @@ mod store;
 pub use clock::ManualClock;
 pub use guard::{MemoryGuardBuilder, MemorySandboxExecutionGuard};
 pub use guard_core::{
-    CloseOutcome, ConfigError, FencingToken, GuardError, Holder, Interrupt, IsolationScope,
-    NoopGuard, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
-    SandboxIsolationKey, SandboxLease, StoreError, Wait,
+    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardError, GuardObserver,
+    Holder, Interrupt, IsolationScope, LostEvent, NoopGuard, OutageEvent, RuntimeContext,
+    SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, StoreError,
+    Wait, WaitEvent,
 };
 pub use slots::Fault;
 pub use store::MemoryStore;

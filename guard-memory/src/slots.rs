@@ -47,7 +47,7 @@ pub(crate) struct Lease {
     pub(crate) expires: Option<Instant>,
 }
 
-/// What the next operation on a store meets; see [`MemoryStore::fail_next`].
+/// What the next operation on a store meets; see [`MemoryStore::fail_next`](crate::MemoryStore::fail_next).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails for a reason that passes, and has not happened.

@@ -19,8 +19,9 @@ pub use builder::{
     DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,
 };
 pub use guard_core::{
-    CloseOutcome, ConfigError, FencingToken, GuardError, Holder, Interrupt, IsolationScope,
-    NoopGuard, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
-    SandboxIsolationKey, SandboxLease, StoreError, Wait,
+    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardError, GuardObserver,
+    Holder, Interrupt, IsolationScope, LostEvent, NoopGuard, OutageEvent, RuntimeContext,
+    SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, StoreError,
+    Wait, WaitEvent,
 };
 pub use store::RedisStore;
