@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::config::{GuardConfig, Settings};
 use crate::error::ConfigError;
 use crate::gate::Gates;
-use crate::keeper::Keeper;
+use crate::keeper::{Doubt, Keeper};
 use crate::observer::GuardObserver;
 use crate::outage::Outages;
 use crate::slot::SlotName;
@@ -73,8 +73,8 @@ impl<S: LeaseStore> Engine<S> {
     }
 
     /// Frees `slot` of `token` in the background, for as long as the token might hold it.
-    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken) {
-        self.keeper.release_later(slot, token);
+    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
+        self.keeper.release_later(slot, token, doubt);
     }
 }
 

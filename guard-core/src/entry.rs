@@ -9,6 +9,7 @@ use crate::error::{GuardError, StoreError};
 use crate::gate::Place;
 use crate::held::HeldLease;
 use crate::interrupt::Observation;
+use crate::keeper::Doubt;
 use crate::lease::SandboxLease;
 use crate::observer::{EnterEvent, OutageEvent, WaitEvent};
 use crate::row::Row;
@@ -267,7 +268,8 @@ impl<S: LeaseStore> Entry<'_, S> {
                 target: crate::LOG_TARGET,
                 "sandbox slot {:?}: a grant is given back in the background: {error}", self.slot
             );
-            self.engine.release_later(self.slot, token.clone());
+            self.engine
+                .release_later(self.slot, token.clone(), Doubt::None);
         }
     }
 
@@ -276,7 +278,7 @@ impl<S: LeaseStore> Entry<'_, S> {
         if !matches!(verdict, Verdict::Granted(_)) {
             let token = self.waiter.token();
             if self.waiter.in_doubt() || self.engine.store.in_doubt(&token) {
-                self.engine.release_later(self.slot, token);
+                self.engine.release_later(self.slot, token, Doubt::UnderWay);
             }
         }
         let slot = || self.slot.to_string();

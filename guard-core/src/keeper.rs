@@ -15,7 +15,7 @@ use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gate::Gates;
-use crate::releases::{PendingRelease, Releases};
+use crate::releases::{PendingRelease, PendingToken, Releases};
 use crate::slot::SlotName;
 use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
@@ -107,16 +107,16 @@ impl Keeper {
         })
     }
 
-    /// Frees `slot` of `token` in the background, for as long as a lease might hold it. Releases of one slot
-    /// are done in the order in which they are given.
-    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken) {
+    /// Frees `slot` of `token` in the background, for as long as the token might hold it. Releases of one
+    /// slot are done in the order in which they are given.
+    pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
         let now = Instant::now();
-        let give_up = after(now, self.shared.settings.ttl.get());
-        self.shared
-            .agenda
-            .lock()
-            .releases
-            .add(slot, token, now, give_up);
+        let give_up = match doubt {
+            Doubt::None => Some(after(now, self.shared.settings.ttl.get())),
+            Doubt::UnderWay => None,
+        };
+        let token = PendingToken { token, give_up };
+        self.shared.agenda.lock().releases.add(slot, token, now);
         self.shared.changed.notify_one();
     }
 
@@ -146,6 +146,14 @@ impl Keeper {
         self.shared.changed.notify_one();
         self.worker.lock().take()
     }
+}
+
+/// Whether a command that brings a token may still be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// Not as far as the engine knows; the store may know better.
+    None,
+    UnderWay,
 }
 
 enum Task {
@@ -295,33 +303,39 @@ impl Shared {
     }
 
     fn release(&self, mut release: PendingRelease) {
-        let Some(token) = release.tokens.front() else {
+        let Some(PendingToken { token, give_up }) = release.tokens.front().cloned() else {
             return;
         };
-        let due = match self.store.release(&release.slot, token, self.budget()) {
-            Ok(_) => {
+        let slot = release.slot.clone();
+        let error = self.store.release(&slot, &token, self.budget()).err();
+        let now = Instant::now();
+        let mut due = now;
+        match error {
+            None => log::debug!(
+                target: crate::LOG_TARGET,
+                "sandbox slot {slot:?} is freed of {token:?} in the background"
+            ),
+            Some(error)
+                if give_up.is_some_and(|give_up| give_up <= now)
+                    && !self.store.in_doubt(&token) =>
+            {
+                log::warn!(
+                    target: crate::LOG_TARGET,
+                    "sandbox slot {slot:?}: its release is given up, the TTL has passed: {error}"
+                );
+            }
+            Some(error) => {
                 log::debug!(
                     target: crate::LOG_TARGET,
-                    "sandbox slot {:?} is freed of {token:?} in the background", release.slot
+                    "sandbox slot {slot:?}: its release failed again: {error}"
                 );
-                release.tokens.pop_front();
-                release.backoff = Backoff::default();
-                Instant::now()
+                due = after(now, release.backoff.next_pause());
             }
-            Err(error) if Instant::now() >= release.give_up => {
-                return log::warn!(
-                    target: crate::LOG_TARGET,
-                    "sandbox slot {:?}: its release is given up, the TTL has passed: {error}", release.slot
-                );
-            }
-            Err(error) => {
-                log::debug!(
-                    target: crate::LOG_TARGET,
-                    "sandbox slot {:?}: its release failed again: {error}", release.slot
-                );
-                after(Instant::now(), release.backoff.next_pause())
-            }
-        };
+        }
+        if due == now {
+            release.tokens.pop_front();
+            release.backoff = Backoff::default();
+        }
         if !release.tokens.is_empty() {
             self.agenda.lock().releases.put_back(due, release);
         }

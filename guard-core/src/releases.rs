@@ -11,9 +11,17 @@ use crate::token::LeaseToken;
 /// passes the slot from one token to another may still take effect, freeing the other first achieves nothing.
 pub(crate) struct PendingRelease {
     pub(crate) slot: SlotName,
-    pub(crate) tokens: VecDeque<LeaseToken>,
-    pub(crate) give_up: Instant,
+    pub(crate) tokens: VecDeque<PendingToken>,
     pub(crate) backoff: Backoff,
+}
+
+/// A token of which a slot has to be freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingToken {
+    pub(crate) token: LeaseToken,
+    /// When the token's TTL has passed, and with it the need; never for a token that a command under way may
+    /// still bring: its TTL begins when that is executed.
+    pub(crate) give_up: Option<Instant>,
 }
 
 /// Pending releases by when they are due, in real time; the number keeps apart what is due together. A slot
@@ -40,18 +48,11 @@ impl Releases {
     }
 
     /// Adds a token after those that are pending for its slot.
-    pub(crate) fn add(
-        &mut self,
-        slot: &SlotName,
-        token: LeaseToken,
-        now: Instant,
-        give_up: Instant,
-    ) {
+    pub(crate) fn add(&mut self, slot: &SlotName, token: PendingToken, now: Instant) {
         if let Some(key) = self.pending(slot)
             && let Some(release) = self.by_due.get_mut(&key)
         {
             release.tokens.push_back(token);
-            release.give_up = release.give_up.max(give_up);
             return;
         }
         self.insert(
@@ -59,7 +60,6 @@ impl Releases {
             PendingRelease {
                 slot: slot.clone(),
                 tokens: VecDeque::from([token]),
-                give_up,
                 backoff: Backoff::default(),
             },
         );
@@ -71,7 +71,6 @@ impl Releases {
             && let Some(later) = self.by_due.remove(&key)
         {
             release.tokens.extend(later.tokens);
-            release.give_up = release.give_up.max(later.give_up);
         }
         self.insert(due, release);
     }
@@ -101,13 +100,16 @@ mod tests {
         let slot = KeyPrefix::new("p")
             .unwrap()
             .slot(&SandboxIsolationKey::global());
-        let [a, b, c] = [(); 3].map(|()| LeaseToken::generate(&OwnerLabel::default()));
+        let [a, b, c] = [(); 3].map(|()| PendingToken {
+            token: LeaseToken::generate(&OwnerLabel::default()),
+            give_up: None,
+        });
         let (mut releases, now) = (Releases::default(), Instant::now());
         let later = now + Duration::from_secs(1);
-        releases.add(&slot, a.clone(), now, later);
-        releases.add(&slot, b.clone(), now, later);
+        releases.add(&slot, a.clone(), now);
+        releases.add(&slot, b.clone(), now);
         let taken = releases.take_due(now).unwrap();
-        releases.add(&slot, c.clone(), now, later);
+        releases.add(&slot, c.clone(), now);
         releases.put_back(later, taken);
         assert!(releases.take_due(now).is_none());
         assert_eq!(releases.len(), 1);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::HeldLease;
 use crate::error::StoreError;
 use crate::gate::Follow;
+use crate::keeper::Doubt;
 use crate::lease::{CloseOutcome, LeaseBody as _};
 use crate::store::{HandedOver, LeaseStore, Released};
 use crate::token::LeaseToken;
@@ -63,9 +64,9 @@ impl<S: LeaseStore> HeldLease<S> {
                 Ok(HandedOver::NotHeld) => return self.gone(&from),
                 Err(error) if error.is_unknown() => {
                     // The order matters: the swap cannot happen any more once `from` is released for good.
-                    engine.release_later(&self.slot, from);
+                    engine.release_later(&self.slot, from, Doubt::None);
                     if !receiver.put_in_doubt(&to) {
-                        engine.release_later(&self.slot, to);
+                        engine.release_later(&self.slot, to, Doubt::UnderWay);
                     }
                     engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
                     self.log_deferral(&error);
@@ -84,7 +85,7 @@ impl<S: LeaseStore> HeldLease<S> {
             Ok(Released::Released) => CloseOutcome::Released,
             Ok(Released::NotHeld) => return self.gone(token),
             Err(error) => {
-                engine.release_later(&self.slot, token.clone());
+                engine.release_later(&self.slot, token.clone(), Doubt::None);
                 self.log_deferral(&error);
                 CloseOutcome::Deferred
             }
