@@ -33,9 +33,6 @@ use workspace::Workspace;
 
 /// Longer than any job takes, and no longer than an agent may be blocked if this process is killed.
 const LEASE_TTL: Duration = Duration::from_secs(60);
-/// How often to look at an agent that another process works for. The default suits jobs of seconds and
-/// minutes; those here take milliseconds.
-const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The exit code of a run that lost updates or could not do its jobs.
 const FAILED: u8 = 1;
@@ -54,7 +51,6 @@ fn choose_guard(
         return Ok(Arc::new(
             RedisSandboxExecutionGuard::builder(url.as_str())
                 .lease_ttl(LEASE_TTL)
-                .retry_interval(RETRY_INTERVAL)
                 .owner(process_name)
                 .build()?,
         ));

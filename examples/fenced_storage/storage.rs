@@ -1,0 +1,57 @@
+//! Storage that refuses a stale writer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use guard_core::FencingToken;
+
+/// Documents by name. Every write carries the fencing token of the lease under which it is made.
+#[derive(Debug, Default)]
+pub struct FencedStorage {
+    /// Protects the documents. Checking the token and writing are one step: between two steps a newer
+    /// holder could write.
+    documents: Mutex<HashMap<String, Document>>,
+}
+
+#[derive(Debug)]
+struct Document {
+    /// The largest token seen.
+    newest: FencingToken,
+    text: String,
+}
+
+/// A write came from a holder whose slot has gone to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the write carries fencing token {token}, but {newest} has been seen: its lease was lost")]
+pub struct Stale {
+    /// The token of the write.
+    pub token: FencingToken,
+    /// The largest token seen.
+    pub newest: FencingToken,
+}
+
+impl FencedStorage {
+    /// Writes a document.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`] when a newer holder has written already. Nothing is changed then.
+    pub fn write(&self, name: &str, token: FencingToken, text: &str) -> Result<(), Stale> {
+        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(document) = documents.get(name)
+            && token < document.newest
+        {
+            let newest = document.newest;
+            return Err(Stale { token, newest });
+        }
+        let (newest, text) = (token, text.to_owned());
+        documents.insert(name.to_owned(), Document { newest, text });
+        Ok(())
+    }
+
+    /// Reads a document.
+    pub fn read(&self, name: &str) -> Option<String> {
+        let documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(documents.get(name)?.text.clone())
+    }
+}
