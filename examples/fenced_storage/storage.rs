@@ -1,6 +1,8 @@
 //! Storage that refuses a stale writer.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use guard_core::FencingToken;
@@ -21,14 +23,22 @@ struct Document {
 }
 
 /// A write came from a holder whose slot has gone to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the write carries fencing token {token}, but {newest} has been seen: its lease was lost")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// The token of the write.
     pub token: FencingToken,
     /// The largest token seen.
     pub newest: FencingToken,
 }
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token, newest } = self;
+        write!(f, "the write carries fencing token {token}, but {newest} has been seen")
+    }
+}
+
+impl Error for Stale {}
 
 impl FencedStorage {
     /// Writes a document.

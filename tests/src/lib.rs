@@ -17,9 +17,14 @@
 //! | `cases` | the cases, one topic a file, one promise a function |
 //! | `fixture` | what a case starts from: a prefix of its own, guards, keys, waiting for events |
 //! | `waiting` | threads that are known to wait |
+//! | [`measure`] | times of many rounds, and what is typical of them |
 //! | `vectors` | the reader of `data/key-vectors.tsv` |
+//! | [`proxy`] | a TCP proxy with faults on command |
+//! | [`history`] | proves that a recorded history kept the promises |
+//! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
 //! | `src/bin/lease_holder.rs` | the other process |
+//! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
 //! | `tests/memory_controls.rs`, `tests/redis_*.rs` | what only one store can be asked |
 //!
@@ -35,7 +40,12 @@
 
 pub mod backend;
 mod cases;
+pub mod chaos;
 mod fixture;
+pub mod history;
+pub mod measure;
+pub mod proxy;
+pub mod random;
 pub mod redis_server;
 mod suite;
 mod vectors;

@@ -27,6 +27,7 @@ enum Need {
     Fencing,
     Sharing,
     Foreigners,
+    Wakeups,
 }
 
 impl Need {
@@ -36,6 +37,7 @@ impl Need {
             Self::Expiry => (store.expires, "its slots do not expire"),
             Self::Fencing => (store.fencing, "it does not number its leases"),
             Self::Sharing => (store.shared, "processes cannot share it"),
+            Self::Wakeups => (store.wakeups, "it does not tell of changes"),
             Self::Foreigners => (store.foreign_holders, "foreign programs cannot use it"),
         };
         (!there).then_some(reason)
@@ -43,10 +45,10 @@ impl Need {
 }
 
 macro_rules! list {
-    ($($topic:ident { $($case:ident $(needs $need:ident)?),+ $(,)? })+) => {
+    ($($topic:ident { $($case:ident $(needs $($need:ident)|+)?),+ $(,)? })+) => {
         [$($(Case {
             name: concat!(stringify!($topic), "::", stringify!($case)),
-            needs: &[$(Need::$need)?],
+            needs: &[$($(Need::$need),+)?],
             run: cases::$topic::$case,
         }),+),+]
     };
@@ -101,6 +103,28 @@ fn all() -> impl IntoIterator<Item = Case> {
             enter_now_takes_a_free_slot_and_does_not_wait_for_a_held_one,
             a_waiter_enters_once_another_guard_closes,
             turns_inside_the_process_cost_no_interval,
+        }
+        handing_over {
+            a_closed_slot_is_handed_to_the_next_thread,
+            a_row_ends_after_so_many_hand_overs,
+            a_row_ends_after_its_time,
+            without_hand_over_every_thread_takes_the_slot_itself,
+            a_lease_that_was_handed_over_has_its_own_token_and_time,
+            the_order_stays_over_hand_overs_and_releases,
+            a_busy_process_lets_others_have_their_turn needs Wakeups,
+            an_interrupted_receiver_passes_the_slot_on,
+            a_receiver_that_is_out_of_time_passes_the_slot_on,
+            a_panicking_receiver_passes_the_slot_on,
+            closing_the_guard_during_a_hand_over_loses_no_slot,
+        }
+        wakeups {
+            a_close_of_another_guard_wakes_a_waiter needs Wakeups,
+            every_guard_that_waits_gets_its_turn needs Wakeups,
+            a_foreign_delete_wakes_a_waiter needs Foreigners | Wakeups,
+            the_expiry_of_a_foreign_holder_ends_the_wait needs Foreigners,
+            a_waiter_sees_through_a_change_of_holders needs Foreigners | Wakeups,
+            a_deleted_lease_of_the_same_guard_wakes_the_next_one needs Foreigners | Wakeups,
+            who_moves_to_the_front_is_woken_too needs Foreigners | Wakeups,
         }
         interrupts {
             a_pending_interrupt_is_taken_before_a_free_slot_is_touched,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_conformance::{PATIENCE, Waiting, eventually, together};
 use guard_memory::{
     CloseOutcome, Fault, GuardError, IsolationScope, ManualClock, MemoryGuardBuilder,
     MemorySandboxExecutionGuard, MemoryStore, SandboxExecutionGuard, SandboxIsolationKey,
@@ -299,4 +299,19 @@ fn guards_with_stores_of_their_own_share_nothing() {
     let (one, two) = (guard(), Arc::new(guard()));
     let _lease = enter(&one);
     assert!(enter(&two).is_held());
+}
+
+#[test]
+fn nothing_is_left_in_the_store_by_entries_that_fail_or_succeed() {
+    let guard = guard();
+    together(8, |number| {
+        for turn in 0..20 {
+            if (turn + number) % 5 == 0 {
+                guard.store().fail_next(Fault::UnknownDone);
+            }
+            // Some give up in doubt, and leave a release to the background.
+            drop(guard.try_enter_for(&key(), Duration::from_millis(turn as u64)));
+        }
+    });
+    eventually("everything is released", || guard.store().is_empty());
 }

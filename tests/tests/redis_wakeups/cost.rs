@@ -1,0 +1,175 @@
+//! What waiting costs the server: commands of clients, counted by MONITOR.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guard_conformance::eventually;
+use guard_conformance::redis_server::RedisServer;
+use guard_redis::{GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use tempfile::TempDir;
+
+use crate::key;
+
+const THREADS: usize = 100;
+const WAIT: Duration = Duration::from_secs(10);
+/// The promise.
+const AT_MOST: usize = 30;
+const RENEWAL: Duration = Duration::from_millis(20);
+/// The promise with a holder that renews so often.
+const AT_MOST_WITH_RENEWALS: usize = 550;
+
+/// Commands by which connections are set up or checked.
+const SET_UP: [&str; 9] = [
+    "CLIENT",
+    "AUTH",
+    "SELECT",
+    "HELLO",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "SCRIPT",
+    "INFO",
+    "PING",
+];
+
+/// Writes down what clients ask the server.
+struct Monitor {
+    redis_cli: Child,
+    file: PathBuf,
+    _directory: TempDir,
+}
+
+impl Monitor {
+    fn start(server: &RedisServer) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("monitor");
+        let redis_cli = Command::new("redis-cli")
+            .args(["-p", &server.port().to_string(), "MONITOR"])
+            .stdin(Stdio::null())
+            .stdout(File::create(&file).unwrap())
+            .spawn()
+            .unwrap();
+        let this = Self {
+            redis_cli,
+            file,
+            _directory: directory,
+        };
+        eventually("MONITOR runs", || this.text().starts_with("OK\n"));
+        this
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.file).unwrap()
+    }
+
+    /// The commands of clients since the start, those inside scripts and those of set-up left out.
+    fn commands(&self, server: &RedisServer) -> Vec<String> {
+        server.cli(&["ECHO", "the end"]);
+        eventually("MONITOR has told all", || {
+            self.text().contains("\"the end\"")
+        });
+        let text = self.text();
+        let commands = text.lines().skip(1).filter(|line| {
+            let (_, rest) = line.split_once('[').expect("a line of MONITOR");
+            let (client, command) = rest.split_once("] \"").expect("a client and a command");
+            let name = command.split('"').next().unwrap_or_default().to_uppercase();
+            !client.ends_with(" lua") && name != "ECHO" && !SET_UP.contains(&&*name)
+        });
+        commands.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.redis_cli.kill();
+        let _ = self.redis_cli.wait();
+    }
+}
+
+/// A hundred threads wait in vain, while `holder` does what it does; answers what clients asked.
+fn commands_of_a_crowd(
+    server: &RedisServer,
+    guard: &RedisSandboxExecutionGuard,
+    holder: impl FnOnce(Instant) + Send,
+) -> Vec<String> {
+    let monitor = Monitor::start(server);
+    let end = Instant::now() + WAIT;
+    thread::scope(|scope| {
+        scope.spawn(move || holder(end));
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let outcome = guard.try_enter_until(&key("a"), end);
+                assert!(matches!(outcome, Err(GuardError::TimedOut { .. })));
+            });
+        }
+    });
+    monitor.commands(server)
+}
+
+fn raw(server: &RedisServer) -> redis::Connection {
+    redis::Client::open(server.url())
+        .unwrap()
+        .get_connection()
+        .unwrap()
+}
+
+#[test]
+fn a_hundred_threads_that_wait_ten_seconds_cost_thirty_commands() {
+    let server = RedisServer::start();
+    let guard = RedisSandboxExecutionGuard::builder(server.url())
+        .build()
+        .unwrap();
+    server.cli(&["SET", guard.slot(&key("a")).as_str(), "foreign"]);
+    let commands = commands_of_a_crowd(&server, &guard, |_| {});
+    println!("{} commands", commands.len());
+    assert!(!commands.is_empty(), "MONITOR saw them");
+    assert!(commands.len() <= AT_MOST, "{commands:#?}");
+}
+
+#[test]
+fn a_lease_of_the_same_process_is_waited_for_as_cheaply() {
+    let server = RedisServer::start();
+    let guard = RedisSandboxExecutionGuard::builder(server.url())
+        .build()
+        .unwrap();
+    let _lease = guard.try_enter(&key("a")).unwrap();
+    let commands = commands_of_a_crowd(&server, &guard, |_| {});
+    println!("{} commands", commands.len());
+    assert!(commands.len() <= AT_MOST, "{commands:#?}");
+}
+
+#[test]
+fn a_holder_that_renews_often_makes_them_cost_no_more_than_550() {
+    let server = RedisServer::start();
+    let guard = RedisSandboxExecutionGuard::builder(server.url())
+        .build()
+        .unwrap();
+    let slot = guard.slot(&key("a")).to_string();
+    server.cli(&["SET", &slot, "foreign", "PX", "60000"]);
+    let mut connection = raw(&server);
+    let commands = commands_of_a_crowd(&server, &guard, |end| {
+        while Instant::now() < end {
+            let renewed: bool = redis::Cmd::pexpire(&slot, 60_000)
+                .query(&mut connection)
+                .unwrap();
+            assert!(renewed);
+            thread::sleep(RENEWAL);
+        }
+    });
+    let (own, others): (Vec<_>, Vec<_>) = commands
+        .iter()
+        .partition(|command| command.contains("\"PEXPIRE\""));
+    println!(
+        "{} commands beside {} of the holder",
+        others.len(),
+        own.len()
+    );
+    assert!(own.len() > 300, "the holder renewed often: {}", own.len());
+    assert!(
+        others.len() <= AT_MOST_WITH_RENEWALS,
+        "{} commands",
+        others.len()
+    );
+}

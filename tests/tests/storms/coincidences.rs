@@ -1,0 +1,124 @@
+//! Interrupts and deadlines at the moment of a grant.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use guard_conformance::redis_server::RedisServer;
+use guard_conformance::{PATIENCE, eventually};
+use guard_core::{GuardError, Interrupt, SandboxExecutionGuard, Wait};
+
+use crate::{Guard, Random, STUCK, key, memory_guards, redis_guards, spin};
+
+/// What ends a wait at the moment of its grant.
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    Interrupt,
+    Deadline,
+}
+
+/// Rounds in which the end of a wait falls together with the holder's close, up to `spread` apart. The
+/// holder's guard is the waiter's (the slot is handed over) or another (it is released).
+fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, spread: u64) {
+    let mut random = Random(Random::seeded());
+    let (slot, handle) = (key("a"), Interrupt::new());
+    let (ask, asked) = mpsc::channel::<Duration>();
+    let (answer, answered) = mpsc::channel();
+    let waiter = {
+        let (guard, slot, handle) = (Arc::clone(waiting), slot.clone(), handle.clone());
+        thread::spawn(move || {
+            for patience in asked {
+                let wait = Wait::at_most(patience).interruptible_by(&handle);
+                let outcome = guard.enter(&slot, wait);
+                let held = outcome.map(|lease| assert!(lease.is_held()));
+                answer.send(held).unwrap();
+            }
+        })
+    };
+    let (mut entered, mut ended) = (0, 0);
+    for _ in 0..rounds {
+        let lease = holding.try_enter_for(&slot, PATIENCE).unwrap();
+        let approach = random.micros(2 * spread);
+        match ending {
+            Ending::Interrupt => ask.send(PATIENCE).unwrap(),
+            Ending::Deadline => ask.send(approach + random.micros(spread)).unwrap(),
+        }
+        spin(approach);
+        if ending == Ending::Interrupt {
+            let (handle, delay) = (&handle, random.micros(spread));
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    spin(delay);
+                    handle.interrupt();
+                });
+                spin(random.micros(spread));
+                lease.close();
+            });
+        } else {
+            lease.close();
+        }
+        let outcome = answered.recv_timeout(STUCK).expect("the waiter is stuck");
+        match (outcome, ending) {
+            (Ok(()), _) => {
+                entered += 1;
+                assert_eq!(
+                    handle.take(),
+                    ending == Ending::Interrupt,
+                    "it stays pending"
+                );
+            }
+            (Err(GuardError::Interrupted { .. }), Ending::Interrupt) => {
+                ended += 1;
+                assert!(!handle.is_interrupted(), "it is reported once");
+            }
+            (Err(GuardError::TimedOut { .. }), Ending::Deadline) => ended += 1,
+            (outcome, _) => panic!("{outcome:?}"),
+        }
+        // The next round's entry shows that the slot is free.
+    }
+    drop(ask);
+    waiter.join().unwrap();
+    assert!(waiting.try_enter_for(&slot, PATIENCE).is_ok());
+    eventually("nobody holds the slot", || {
+        holding.holder(&slot).unwrap().is_none()
+    });
+    println!("{entered} leases, {ended} errors");
+    assert!(
+        entered > 0 && ended > 0,
+        "both came about: {entered}, {ended}"
+    );
+}
+
+#[test]
+fn an_interrupt_at_the_moment_of_a_hand_over_ends_in_a_lease_or_an_error() {
+    let [guard, _] = memory_guards();
+    coincidences(&guard, &guard, Ending::Interrupt, 5_000, 30);
+}
+
+#[test]
+fn an_interrupt_at_the_moment_of_a_release_ends_in_a_lease_or_an_error() {
+    let [holding, waiting] = memory_guards();
+    coincidences(&holding, &waiting, Ending::Interrupt, 5_000, 30);
+}
+
+#[test]
+fn a_deadline_at_the_moment_of_a_hand_over_ends_in_a_lease_or_an_error() {
+    let [guard, _] = memory_guards();
+    coincidences(&guard, &guard, Ending::Deadline, 5_000, 30);
+}
+
+#[test]
+fn a_deadline_at_the_moment_of_a_release_ends_in_a_lease_or_an_error() {
+    let [holding, waiting] = memory_guards();
+    coincidences(&holding, &waiting, Ending::Deadline, 5_000, 30);
+}
+
+#[test]
+fn so_it_is_in_redis() {
+    let server = RedisServer::start();
+    let [here, there] = redis_guards(&server);
+    for ending in [Ending::Interrupt, Ending::Deadline] {
+        coincidences(&here, &here, ending, 500, 400);
+        coincidences(&here, &there, ending, 500, 1_000);
+    }
+}
