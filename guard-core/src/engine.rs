@@ -11,10 +11,10 @@ use crate::config::{GuardConfig, Settings};
 use crate::error::ConfigError;
 use crate::gate::Gates;
 use crate::keeper::{Doubt, Keeper};
-use crate::observer::GuardObserver;
+use crate::observer::{GuardObserver, OutageEvent};
 use crate::outage::Outages;
 use crate::slot::SlotName;
-use crate::store::LeaseStore;
+use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
 use crate::ttl::after;
 
@@ -66,6 +66,15 @@ impl<S: LeaseStore> Engine<S> {
         tell: fn(&dyn GuardObserver, &E),
     ) {
         self.settings.observer.tell(&self.callbacks, event, tell);
+    }
+
+    /// Notes that a node of the store has answered: its outage is over, if there was one.
+    pub(crate) fn answered(&self, node: NodeId) {
+        if let Some(lasted) = self.outages.answered(node) {
+            log::info!(target: crate::LOG_TARGET, "the store answers again after {lasted:?}");
+            let event = || OutageEvent { lasted, over: true };
+            self.tell(event, |observer, event| observer.on_outage(event));
+        }
     }
 
     pub(crate) fn new_token(&self) -> LeaseToken {

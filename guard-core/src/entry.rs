@@ -250,15 +250,7 @@ impl<S: LeaseStore> Entry<'_, S> {
 
     fn answered(&self, attempts: &mut Attempts) {
         attempts.backoff = Backoff::default();
-        if let Some(outage) = self.engine.outages.answered(self.node) {
-            log::info!(target: crate::LOG_TARGET, "the store answers again after {outage:?}");
-            let event = || OutageEvent {
-                lasted: outage,
-                over: true,
-            };
-            self.engine
-                .tell(event, |observer, event| observer.on_outage(event));
-        }
+        self.engine.answered(self.node);
     }
 
     /// Gives back a grant that nobody takes, within what is left of the operation that brought it.

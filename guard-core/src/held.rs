@@ -326,6 +326,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         let ttl = self.engine.settings.ttl.get();
         match answer {
             Ok(Renewed::Renewed) => {
+                self.engine.answered(self.node);
                 self.prolong(sent);
                 self.care.renewed(after(sent, ttl / RENEWALS))
             }

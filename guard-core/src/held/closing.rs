@@ -41,6 +41,7 @@ impl<S: LeaseStore> HeldLease<S> {
             let sent = engine.clock.now();
             match engine.store.hand_over(&self.slot, &from, &to, ttl, budget) {
                 Ok(HandedOver::Granted { fencing }) => {
+                    engine.answered(self.node);
                     let (at, deadline) = (engine.clock.now(), after(sent, ttl.validity()));
                     // A grant that took too long is none; the receiver, whose token it is, asks again.
                     if at >= deadline && receiver.put_in_doubt(&to) {
@@ -82,7 +83,10 @@ impl<S: LeaseStore> HeldLease<S> {
     fn release(&self, token: &LeaseToken, budget: Budget, follow: Follow) -> CloseOutcome {
         let engine = &self.engine;
         let outcome = match engine.store.release(&self.slot, token, budget) {
-            Ok(Released::Released) => CloseOutcome::Released,
+            Ok(Released::Released) => {
+                engine.answered(self.node);
+                CloseOutcome::Released
+            }
             Ok(Released::NotHeld) => return self.gone(token),
             Err(error) => {
                 engine.release_later(&self.slot, token.clone(), Doubt::None);
