@@ -165,11 +165,14 @@ impl Waiter {
     }
 
     /// Notes that a command of `token` may still take effect, and makes the entry look. Answers whether the
-    /// entry takes care of it: it is undecided, and goes by that token.
+    /// entry takes care of it: it is undecided and goes by that token, or has its lease by it.
     pub(crate) fn put_in_doubt(&self, token: &LeaseToken) -> bool {
         let mut state = self.state.lock();
-        if state.verdict.is_some() || state.token != *token {
-            return false;
+        match &state.verdict {
+            // It found out by itself that its token holds the slot: its lease takes care.
+            Some(Verdict::Granted(own)) if own.token == *token => return true,
+            None if state.token == *token => {}
+            _ => return false,
         }
         state.doubt = true;
         state.woken = true;

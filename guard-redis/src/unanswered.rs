@@ -29,7 +29,8 @@ impl Identity {
     pub(crate) fn ask(session: &mut Session<'_>) -> Result<Option<Self>, Failure> {
         match session.call::<String>(cmd("CLIENT").arg("INFO")) {
             Ok(info) => Ok(Self::parse(&info)),
-            Err(Failure::Answer(_)) => Ok(None),
+            // Any other refusal is one of the moment, such as too many clients.
+            Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(None),
             Err(failure) => Err(failure),
         }
     }

@@ -171,7 +171,7 @@ pub(crate) fn a_busy_process_lets_others_have_their_turn(backend: &dyn Backend) 
 /// What becomes of the first in line when it gives up at the moment of the hand-over, and of the second.
 fn a_receiver_that_gives_up(backend: &dyn Backend, give_up: impl Fn(u32) -> (Duration, Interrupt)) {
     let fixture = Fixture::new(backend);
-    let guard = fixture.guard_with(|config| config.retry_interval = PATIENCE);
+    let guard = fixture.guard_with(|config| config.retry_interval = 4 * PATIENCE);
     for round in 0..40 {
         let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
         let (patience, handle) = give_up(round);
@@ -218,7 +218,7 @@ pub(crate) fn a_receiver_that_is_out_of_time_passes_the_slot_on(backend: &dyn Ba
 /// Panicking: unwinding closes, and closing hands over.
 pub(crate) fn a_panicking_receiver_passes_the_slot_on(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
-    let guard = fixture.guard_with(|config| config.retry_interval = PATIENCE);
+    let guard = fixture.guard_with(|config| config.retry_interval = 4 * PATIENCE);
     let lease = enter(&guard, &key("a"));
     let panicking = {
         let guard = Arc::clone(&guard);
@@ -243,7 +243,7 @@ pub(crate) fn a_panicking_receiver_passes_the_slot_on(backend: &dyn Backend) {
 pub(crate) fn closing_the_guard_during_a_hand_over_loses_no_slot(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
     for _ in 0..10 {
-        let guard = fixture.guard_with(|config| config.retry_interval = PATIENCE);
+        let guard = fixture.guard_with(|config| config.retry_interval = 4 * PATIENCE);
         let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
         let visits: Vec<_> = (0..3).map(|_| visit(&guard, Duration::ZERO)).collect();
         thread::scope(|scope| {

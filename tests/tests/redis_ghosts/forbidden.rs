@@ -108,3 +108,21 @@ fn a_ghost_that_comes_within_the_window_is_freed() {
         }
     });
 }
+
+/// What is pending for one token does not keep the slot of another one.
+#[test]
+fn a_later_release_does_not_wait_for_an_earlier_one_that_is_not_final() {
+    let scene = Scene::new(false);
+    let builder = scene.builder(&scene.proxy.url()).kill_unanswered(false);
+    let guard = builder.ghost_window(Duration::from_secs(600)).build().unwrap();
+    let mut eye = scene.eye();
+    drop(guard.try_enter(&key("a")).unwrap());
+    scene.proxy.hold_next();
+    assert_passing_failure(guard.try_enter_now(&key("a")), "held back");
+    let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
+    scene.proxy.refuse(true);
+    scene.proxy.cut_all();
+    assert_eq!(lease.close(), CloseOutcome::Deferred);
+    scene.proxy.heal();
+    eye.freed(guard.slot(&key("a")).as_str(), "closed after an entry that gave up");
+}

@@ -206,7 +206,7 @@ fn a_counter_of_another_kind_takes_no_slot() {
         Err(GuardError::Store { transient: false, .. }) => {}
         outcome => panic!("{outcome:?}"),
     }
-    match guard.try_enter(&key("a")).map(drop) {
+    match guard.try_enter_for(&key("a"), SLACK).map(drop) {
         Err(GuardError::Store { transient: false, .. }) => {}
         outcome => panic!("{outcome:?}"),
     }

@@ -56,7 +56,7 @@ fn a_missing_right_reads_neither_as_held_nor_as_free_and_is_told_at_once() {
             server.cli(&["SET", held.as_str(), "foreign"]);
             let before = Instant::now();
 
-            match guard.try_enter(&key("free")) {
+            match guard.try_enter_for(&key("free"), SLACK) {
                 Ok(lease) => {
                     assert_eq!(server.cli(&["GET", free.as_str()]), lease.token().as_str());
                     if let Err(error) = lease.renew() {
@@ -96,7 +96,7 @@ fn a_right_that_was_missing_for_a_while_leaves_nothing_behind() {
         for fencing in [false, true] {
             let guard = guard_without(&server, right, fencing);
             let slot = guard.slot(&key("a"));
-            let lease = guard.try_enter(&key("a"));
+            let lease = guard.try_enter_for(&key("a"), SLACK);
             drop(lease);
             assert_eq!(server.cli(&["ACL", "SETUSER", "limited", "+@all"]), "OK");
             let mut waits = 0;

@@ -13,14 +13,14 @@ use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
 
-use crate::{at_most, enter, guard, key, raw};
+use crate::{bound, enter, guard, key, raw};
 
 const ROUNDS: usize = 120;
 /// The first rounds open connections, and are not counted.
 const WARM_UP: usize = 10;
 const IDLE: Duration = Duration::from_millis(15);
 /// The promise: this many round trips. Polling would take two thousand.
-const TRIPS: f64 = at_most(2.5, 12.0);
+const TRIPS: f64 = bound(2.5, 12.0);
 
 /// A thread that enters the slot whenever it is told, tells when it was in, and closes.
 struct Waiter {

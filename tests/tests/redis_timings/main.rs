@@ -2,8 +2,9 @@
 //! measurement runs at a time; ratios are taken in one run, round by round beside what they are held against.
 //!
 //! The ratios that are promised are those of an optimised build on a machine with a processor to spare:
-//! `cargo test --release -p guard-conformance --test redis_timings -- --nocapture`. Other builds are held to
-//! wider ones, far below what a lost wake-up or a missing hand-over would cost.
+//! `cargo test --release -p guard-conformance --test redis_timings -- --nocapture`. Other builds, which run
+//! beside whatever else is being built, are held to wide ones: a lost wake-up or a turn that waits for an
+//! interval costs a hundred times as much and shows.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,8 +19,8 @@ use guard_redis::{
     SandboxIsolationKey, SandboxLease,
 };
 
-/// The ratio that is promised, or in a build without optimisation the wider one.
-const fn at_most(promised: f64, wide: f64) -> f64 {
+/// The bound that is promised, or in a build without optimisation the wide one.
+const fn bound(promised: f64, wide: f64) -> f64 {
     if cfg!(debug_assertions) {
         wide
     } else {

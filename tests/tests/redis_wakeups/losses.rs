@@ -128,6 +128,29 @@ fn a_release_together_with_a_loss_that_cannot_be_mended_is_noticed() {
 }
 
 #[test]
+fn wakeups_come_back_to_a_server_that_let_nobody_in_for_a_moment() {
+    let server = RedisServer::start();
+    let guard = guard(&server);
+    let waiting = watched_wait(&server, &guard);
+    let id = find(&server, Line::Invalidation).expect("the connection is there");
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut foreign = client.get_connection().unwrap();
+    let mut ask = |command: &str, arguments: &[&str]| {
+        let _: redis::Value = redis::cmd(command)
+            .arg(arguments)
+            .query(&mut foreign)
+            .unwrap();
+    };
+    ask("CONFIG", &["SET", "maxclients", "1"]);
+    ask("CLIENT", &["KILL", "ID", &id]);
+    thread::sleep(Duration::from_millis(500));
+    ask("CONFIG", &["SET", "maxclients", "1000"]);
+    free(&server, &guard, &key("a"));
+    enters_within(ONCE_NOTICED, waiting).close();
+    assert_wakes(&server, &guard);
+}
+
+#[test]
 fn losses_again_and_again_let_nobody_sleep() {
     let server = RedisServer::start();
     let (here, there) = (guard(&server), guard(&server));

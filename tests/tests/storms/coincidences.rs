@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
+use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{GuardError, Interrupt, SandboxExecutionGuard, Wait};
 
-use crate::{Guard, Random, STUCK, key, memory_guards, redis_guards, spin};
+use crate::{Guard, SEED, STUCK, key, memory_guards, micros, redis_guards, spin};
 
 /// What ends a wait at the moment of its grant.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,7 +22,7 @@ enum Ending {
 /// Rounds in which the end of a wait falls together with the holder's close, up to `spread` apart. The
 /// holder's guard is the waiter's (the slot is handed over) or another (it is released).
 fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, spread: u64) {
-    let mut random = Random(Random::seeded());
+    let mut random = Random::new(Random::seed(SEED));
     let (slot, handle) = (key("a"), Interrupt::new());
     let (ask, asked) = mpsc::channel::<Duration>();
     let (answer, answered) = mpsc::channel();
@@ -38,20 +40,20 @@ fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, s
     let (mut entered, mut ended) = (0, 0);
     for _ in 0..rounds {
         let lease = holding.try_enter_for(&slot, PATIENCE).unwrap();
-        let approach = random.micros(2 * spread);
+        let approach = micros(&mut random, 2 * spread);
         match ending {
             Ending::Interrupt => ask.send(PATIENCE).unwrap(),
-            Ending::Deadline => ask.send(approach + random.micros(spread)).unwrap(),
+            Ending::Deadline => ask.send(approach + micros(&mut random, spread)).unwrap(),
         }
         spin(approach);
         if ending == Ending::Interrupt {
-            let (handle, delay) = (&handle, random.micros(spread));
+            let (handle, delay) = (&handle, micros(&mut random, spread));
             thread::scope(|scope| {
                 scope.spawn(move || {
                     spin(delay);
                     handle.interrupt();
                 });
-                spin(random.micros(spread));
+                spin(micros(&mut random, spread));
                 lease.close();
             });
         } else {

@@ -7,11 +7,11 @@ mod coincidences;
 mod interrupts;
 mod storm;
 
-use std::env;
 use std::hint;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::unique_prefix;
 use guard_core::{IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
@@ -20,6 +20,8 @@ use guard_redis::RedisSandboxExecutionGuard;
 
 type Guard = Arc<dyn SandboxExecutionGuard>;
 
+/// The seed of the choices is printed, and may be given.
+const SEED: &str = "GUARD_STORM_SEED";
 /// A storm that is stuck ends here instead of never.
 const STUCK: Duration = Duration::from_secs(120);
 
@@ -44,32 +46,9 @@ fn redis_guards(server: &RedisServer) -> [Guard; 2] {
     })
 }
 
-/// A small generator of our own, so that a seed means the same for ever.
-struct Random(u64);
-
-impl Random {
-    fn seeded() -> u64 {
-        let seed = env::var("GUARD_STORM_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
-        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
-        let seed = seed.unwrap_or(now as u64);
-        println!("GUARD_STORM_SEED={seed}");
-        seed
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
-    }
-
-    fn micros(&mut self, limit: u64) -> Duration {
-        Duration::from_micros(self.below(limit))
-    }
+/// A time below `limit` microseconds.
+fn micros(random: &mut Random, limit: u64) -> Duration {
+    Duration::from_micros(random.below(limit))
 }
 
 /// Passes time without sleeping, which would take far longer.

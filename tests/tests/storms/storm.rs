@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually, together};
 use guard_core::{GuardError, Interrupt, SandboxExecutionGuard, Wait};
 
-use crate::{Guard, Random, STUCK, key, memory_guards, redis_guards, spin};
+use crate::{Guard, SEED, STUCK, key, memory_guards, micros, redis_guards, spin};
 
 /// A slot's inside, which only its holder may touch.
 #[derive(Default)]
@@ -42,7 +43,7 @@ impl Inside {
 fn storm(guards: &[Guard; 2]) {
     const THREADS: usize = 8;
     const STEPS: u32 = 10_000;
-    let seed = Random::seeded();
+    let seed = Random::seed(SEED);
     let keys = ["a", "b", "c", "d"].map(key);
     let insides = [(); 4].map(|()| Inside::default());
     let handles = [(); THREADS].map(|()| Interrupt::new());
@@ -53,18 +54,18 @@ fn storm(guards: &[Guard; 2]) {
             return watch_over(&running);
         }
         let _running = Running(&running);
-        let mut random = Random(seed.wrapping_add(me as u64));
+        let mut random = Random::new(seed.wrapping_add(me as u64));
         while steps.fetch_add(1, Ordering::Relaxed) < STEPS {
             let slot = random.below(4) as usize;
             let guard = &guards[random.below(2) as usize];
             let wait = match random.below(4) {
                 0 => Wait::forever(),
                 1 => Wait::not_at_all(),
-                _ => Wait::at_most(random.micros(3_000)),
+                _ => Wait::at_most(micros(&mut random, 3_000)),
             };
             match guard.enter(&keys[slot], wait.interruptible_by(&handles[me])) {
                 Ok(lease) => {
-                    insides[slot].visit(me, random.micros(100));
+                    insides[slot].visit(me, micros(&mut random, 100));
                     lease.close();
                 }
                 Err(GuardError::TimedOut { .. } | GuardError::Interrupted { .. }) => {}

@@ -108,7 +108,7 @@ pub(super) fn counting(
 ) -> (Guard, Arc<Counts>) {
     let counts = Arc::<Counts>::default();
     let mut config = fixture.config();
-    config.retry_interval = PATIENCE;
+    config.retry_interval = 4 * PATIENCE;
     change(&mut config);
     let store = Counting {
         store: fixture.backend.store(),
