@@ -39,7 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(stale) => println!("the first holder is refused: {stale}"),
         Ok(()) => return Err("a stale write was taken".into()),
     }
-    println!("the workspace was written {}", storage.read("workspace").unwrap_or_default());
+    println!(
+        "the workspace was written {}",
+        storage.read("workspace").unwrap_or_default()
+    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use guard_core::FencingToken;
 
 /// Documents by name. Every write carries the fencing token of the lease under which it is made.
 #[derive(Debug, Default)]
-pub struct FencedStorage {
+pub(crate) struct FencedStorage {
     /// Protects the documents. Checking the token and writing are one step: between two steps a newer
     /// holder could write.
     documents: Mutex<HashMap<String, Document>>,
@@ -24,17 +24,20 @@ struct Document {
 
 /// A write came from a holder whose slot has gone to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stale {
+pub(crate) struct Stale {
     /// The token of the write.
-    pub token: FencingToken,
+    pub(crate) token: FencingToken,
     /// The largest token seen.
-    pub newest: FencingToken,
+    pub(crate) newest: FencingToken,
 }
 
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, newest } = self;
-        write!(f, "the write carries fencing token {token}, but {newest} has been seen")
+        write!(
+            f,
+            "the write carries fencing token {token}, but {newest} has been seen"
+        )
     }
 }
 
@@ -46,8 +49,11 @@ impl FencedStorage {
     /// # Errors
     ///
     /// [`Stale`] when a newer holder has written already. Nothing is changed then.
-    pub fn write(&self, name: &str, token: FencingToken, text: &str) -> Result<(), Stale> {
-        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn write(&self, name: &str, token: FencingToken, text: &str) -> Result<(), Stale> {
+        let mut documents = self
+            .documents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(document) = documents.get(name)
             && token < document.newest
         {
@@ -60,8 +66,11 @@ impl FencedStorage {
     }
 
     /// Reads a document.
-    pub fn read(&self, name: &str) -> Option<String> {
-        let documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn read(&self, name: &str) -> Option<String> {
+        let documents = self
+            .documents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Some(documents.get(name)?.text.clone())
     }
 }

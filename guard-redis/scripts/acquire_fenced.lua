@@ -12,20 +12,21 @@
 --
 -- A new number is larger than the last one and not behind the server's clock in microseconds, so it grows
 -- also where the counter was lost. '%.0f' prints whole numbers up to 2^53, which the clock reaches in 2255.
+-- The slot is written last: a step that fails before leaves it as it was.
 
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
   return { redis.call('PTTL', KEYS[1]) }
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 
-local last = redis.call('GET', KEYS[2])
-if holder and last then
+local number = redis.call('GET', KEYS[2])
+if holder and number then
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
-  return { -3, last }
+else
+  local time = redis.call('TIME')
+  local next = math.max((tonumber(number) or 0) + 1, time[1] * 1000000 + time[2])
+  number = string.format('%.0f', next)
+  redis.call('SET', KEYS[2], number, 'PX', ARGV[3])
 end
-local time = redis.call('TIME')
-local number = math.max((tonumber(last) or 0) + 1, time[1] * 1000000 + time[2])
-local text = string.format('%.0f', number)
-redis.call('SET', KEYS[2], text, 'PX', ARGV[3])
-return { -3, text }
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return { -3, number }

@@ -8,22 +8,26 @@
 -- ARGV[4]  the counter's life in milliseconds
 --
 -- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
--- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot. How
--- numbers grow is told in acquire_fenced.lua.
+-- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot, which
+-- may carry something that is no string. How numbers grow, and why the slot is written last, is told in
+-- acquire_fenced.lua.
 
-local holder = redis.call('GET', KEYS[1])
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'table' and holder.err and not string.find(holder.err, 'WRONGTYPE') then
+  return holder
+end
 if holder ~= ARGV[1] and holder ~= ARGV[2] then
   return false
 end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 
-local last = redis.call('GET', KEYS[2])
-if holder == ARGV[2] and last then
+local number = redis.call('GET', KEYS[2])
+if holder == ARGV[2] and number then
   redis.call('PEXPIRE', KEYS[2], ARGV[4])
-  return last
+else
+  local time = redis.call('TIME')
+  local next = math.max((tonumber(number) or 0) + 1, time[1] * 1000000 + time[2])
+  number = string.format('%.0f', next)
+  redis.call('SET', KEYS[2], number, 'PX', ARGV[4])
 end
-local time = redis.call('TIME')
-local number = math.max((tonumber(last) or 0) + 1, time[1] * 1000000 + time[2])
-local text = string.format('%.0f', number)
-redis.call('SET', KEYS[2], text, 'PX', ARGV[4])
-return text
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return number

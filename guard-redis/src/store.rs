@@ -124,13 +124,14 @@ impl Inner {
         let life = counter_life(ttl).to_string();
         let keys = [slot.as_str(), &counter];
         let arguments = [from, to, &millis, &life];
-        let number = self.hand_over_fenced.run(session, &keys, &arguments);
-        Ok(match not_ours_if_wrong_type(number, None)? {
-            Some(number) => HandedOver::Granted {
-                fencing: Some(FencingToken::new(number)),
+        Ok(
+            match self.hand_over_fenced.run(session, &keys, &arguments)? {
+                Some(number) => HandedOver::Granted {
+                    fencing: Some(FencingToken::new(number)),
+                },
+                None => HandedOver::NotHeld,
             },
-            None => HandedOver::NotHeld,
-        })
+        )
     }
 
     fn renew_together(

@@ -167,7 +167,10 @@ impl History {
                 }
             }
             found.extend(unordered(leases));
-            for (lease, loss) in leases.iter().flat_map(|l| losses.iter().map(move |x| (l, x))) {
+            for (lease, loss) in leases
+                .iter()
+                .flat_map(|l| losses.iter().map(move |x| (l, x)))
+            {
                 // What was granted while the memory went may be in the new one.
                 if lease.entered <= loss.from && lease.end() > loss.to + loss.told_within {
                     found.push(Violation::LateLoss(lease.name.clone()));
@@ -181,7 +184,10 @@ impl History {
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (leases, slots, failed) = (self.leases(), self.slots.len(), self.failed);
-        write!(f, "{leases} leases of {slots} slots, {failed} failed entries")
+        write!(
+            f,
+            "{leases} leases of {slots} slots, {failed} failed entries"
+        )
     }
 }
 
@@ -194,7 +200,11 @@ fn overlapping(leases: &[Lease]) -> Vec<(&Lease, &Lease)> {
         active.retain(|other| other.end() > lease.entered);
         for other in &active {
             let in_order = other.sent <= lease.sent;
-            pairs.push(if in_order { (*other, lease) } else { (lease, *other) });
+            pairs.push(if in_order {
+                (*other, lease)
+            } else {
+                (lease, *other)
+            });
         }
         active.push(lease);
     }
@@ -203,7 +213,11 @@ fn overlapping(leases: &[Lease]) -> Vec<(&Lease, &Lease)> {
 
 /// Where a lease that was asked for after another one's end has no larger number, or the same as any.
 fn unordered(leases: &[Lease]) -> Vec<Violation> {
-    let numbered = || leases.iter().filter_map(|lease| Some((lease.fencing?, lease)));
+    let numbered = || {
+        leases
+            .iter()
+            .filter_map(|lease| Some((lease.fencing?, lease)))
+    };
     let (mut by_end, mut by_sent): (Vec<_>, Vec<_>) = (numbered().collect(), numbered().collect());
     by_end.sort_by_key(|(_, lease)| lease.end());
     by_sent.sort_by_key(|(_, lease)| lease.sent);

@@ -363,7 +363,11 @@ impl Shared {
         if state.stop {
             return Fate::Stop;
         }
-        let Some(cut) = state.cuts.front_mut().filter(|cut| cut.direction == direction) else {
+        let Some(cut) = state
+            .cuts
+            .front_mut()
+            .filter(|cut| cut.direction == direction)
+        else {
             return Fate::Forward;
         };
         if cut.after > bytes {

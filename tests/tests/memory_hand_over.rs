@@ -39,7 +39,11 @@ fn a_hand_over_that_meets(faults: &[Fault], outcome: CloseOutcome) {
     assert_eq!(lease.close(), outcome);
     let first = first.result().unwrap();
     assert!(first.is_held());
-    assert!(matches!(first.renew(), Ok(())), "{first:?}, {:?}", store.holders());
+    assert!(
+        matches!(first.renew(), Ok(())),
+        "{first:?}, {:?}",
+        store.holders()
+    );
     assert!(!second.is_over());
     first.close();
     second.result().unwrap().close();

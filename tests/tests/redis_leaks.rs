@@ -26,7 +26,11 @@ const GROWTH: usize = 2 << 20;
 
 fn cycles() -> usize {
     let given = env::var("GUARD_LEAK_CYCLES").ok();
-    let default = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+    let default = if cfg!(debug_assertions) {
+        20_000
+    } else {
+        100_000
+    };
     given.map_or(default, |cycles| cycles.parse().unwrap())
 }
 
@@ -50,7 +54,9 @@ fn builder(server: &RedisServer) -> RedisGuardBuilder {
 /// The names of the process's threads that belong to guards.
 fn guard_threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    let name = |task: std::io::Result<fs::DirEntry>| {
+        fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
     let names = tasks.filter_map(name).map(|name| name.trim().to_owned());
     names.filter(|name| name.starts_with("guard-")).collect()
 }
@@ -74,7 +80,9 @@ fn use_leases(guard: &RedisSandboxExecutionGuard, cycles: usize) {
         for cycle in 0..cycles / THREADS {
             let lease = match cycle % 5 {
                 // Many names, each used once: nothing is kept for a name.
-                0 => guard.try_enter(&key(&format!("own-{thread}-{cycle}"))).unwrap(),
+                0 => guard
+                    .try_enter(&key(&format!("own-{thread}-{cycle}")))
+                    .unwrap(),
                 1 => match guard.try_enter_now(&key("shared-0")).unwrap() {
                     Some(lease) => lease,
                     None => continue,
@@ -83,7 +91,9 @@ fn use_leases(guard: &RedisSandboxExecutionGuard, cycles: usize) {
                     Ok(lease) => lease,
                     Err(_) => continue,
                 },
-                _ => guard.try_enter(&key(&format!("shared-{}", cycle % SHARED))).unwrap(),
+                _ => guard
+                    .try_enter(&key(&format!("shared-{}", cycle % SHARED)))
+                    .unwrap(),
             };
             if cycle % 7 == 0 {
                 lease.on_lost(|| {}).unwrap();
@@ -150,7 +160,11 @@ fn a_guard_has_four_threads_at_most_and_takes_them_along() {
         use_leases(&guard, 100);
         let lease = guard.try_enter(&key("a")).unwrap();
         lease.on_lost(|| {}).unwrap();
-        assert!(guard.try_enter_for(&key("a"), Duration::from_millis(50)).is_err());
+        assert!(
+            guard
+                .try_enter_for(&key("a"), Duration::from_millis(50))
+                .is_err()
+        );
         let threads = guard_threads();
         assert!(threads.len() <= 4, "{threads:?}");
         drop(lease);

@@ -33,7 +33,10 @@ impl Log for Keep {
 
 fn warnings_of(slot: &str) -> usize {
     let warnings = WARNINGS.lock().unwrap();
-    warnings.iter().filter(|line| line.contains(slot) && line.contains("lease_ttl")).count()
+    warnings
+        .iter()
+        .filter(|line| line.contains(slot) && line.contains("lease_ttl"))
+        .count()
 }
 
 /// The guard looks once a second at most.
@@ -46,9 +49,16 @@ fn a_lease_held_beyond_four_fifths_of_its_ttl_is_warned_of_once() {
     let clock = ManualClock::new();
     let ttl = Duration::from_secs(10);
     let store = MemoryStore::with_clock(clock.clone());
-    let guard = MemorySandboxExecutionGuard::builder().store(store).lease_ttl(ttl).build().unwrap();
+    let guard = MemorySandboxExecutionGuard::builder()
+        .store(store)
+        .lease_ttl(ttl)
+        .build()
+        .unwrap();
     let key = |value| SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap();
-    let (kept, renewed) = (guard.try_enter(&key("kept")).unwrap(), guard.try_enter(&key("renewed")).unwrap());
+    let (kept, renewed) = (
+        guard.try_enter(&key("kept")).unwrap(),
+        guard.try_enter(&key("renewed")).unwrap(),
+    );
     clock.advance(ttl * 7 / 10);
     renewed.renew().unwrap();
     thread::sleep(SEVERAL_LOOKS);

@@ -97,7 +97,9 @@ impl Worker<'_> {
         match outcome {
             Ok(held) => self.hold(&held, &lease, slot),
             Err(GuardError::TimedOut { .. }) => {}
-            Err(GuardError::Store { transient: true, .. }) => self.note(now(), &lease, "failed"),
+            Err(GuardError::Store {
+                transient: true, ..
+            }) => self.note(now(), &lease, "failed"),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -131,7 +133,10 @@ impl Worker<'_> {
     }
 
     fn write(&mut self, slot: &str, fencing: u64) {
-        self.storage.get_mut().write_all(format!("{slot} {fencing}\n").as_bytes()).unwrap();
+        self.storage
+            .get_mut()
+            .write_all(format!("{slot} {fencing}\n").as_bytes())
+            .unwrap();
         let mut answer = String::new();
         self.storage.read_line(&mut answer).unwrap();
     }

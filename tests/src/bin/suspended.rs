@@ -40,7 +40,9 @@ fn main() {
     let key = SandboxIsolationKey::new(IsolationScope::Agent, &**value).unwrap();
     let lease = guard.try_enter(&key).unwrap();
     let (tell, told) = mpsc::channel();
-    lease.on_lost(move || tell.send(Instant::now()).unwrap()).unwrap();
+    lease
+        .on_lost(move || tell.send(Instant::now()).unwrap())
+        .unwrap();
     // It may be stopped as soon as it has said so.
     let start = Instant::now();
     let mut before = start;

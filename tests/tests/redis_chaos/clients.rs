@@ -27,7 +27,11 @@ impl Clients {
         let start = |(number, proxy): (usize, &Proxy)| {
             let seed = seed.wrapping_add(1_000 * (number as u64 + 1));
             let mut client = Command::new(env!("CARGO_BIN_EXE_chaos_client"))
-                .args([&format!("client-{number}"), &proxy.url(), DEFAULT_KEY_PREFIX])
+                .args([
+                    &format!("client-{number}"),
+                    &proxy.url(),
+                    DEFAULT_KEY_PREFIX,
+                ])
                 .args([storage.to_string(), seed.to_string()])
                 .args([length.as_millis().to_string(), THREADS.to_string()])
                 .arg(histories.path().join(number.to_string()))

@@ -72,7 +72,12 @@ pub(crate) struct Chaos {
 }
 
 impl Chaos {
-    pub(crate) fn new(server: RedisServer, proxies: [Proxy; 2], random: Random, memory: Memory) -> Self {
+    pub(crate) fn new(
+        server: RedisServer,
+        proxies: [Proxy; 2],
+        random: Random,
+        memory: Memory,
+    ) -> Self {
         let threshold = server.cli(&["CONFIG", "SET", "busy-reply-threshold", "20"]);
         assert_eq!(threshold, "OK");
         Self {
@@ -115,7 +120,11 @@ impl Chaos {
         // A server that is stopped, paused or busy takes no orders.
         let reachable = matches!(
             lasting,
-            Lasting::Nothing | Lasting::Delay | Lasting::BlackHole | Lasting::Refuse | Lasting::HoldBack
+            Lasting::Nothing
+                | Lasting::Delay
+                | Lasting::BlackHole
+                | Lasting::Refuse
+                | Lasting::HoldBack
         );
         self.suddenly(sudden, reachable, affected.clone());
         thread::sleep(time / 2);
@@ -149,7 +158,10 @@ impl Chaos {
                 return Some(thread::spawn(move || {
                     let client = redis::Client::open(url).unwrap();
                     let mut connection = client.get_connection().unwrap();
-                    let endless = redis::cmd("EVAL").arg("while true do end").arg(0).to_owned();
+                    let endless = redis::cmd("EVAL")
+                        .arg("while true do end")
+                        .arg(0)
+                        .to_owned();
                     // It is killed, or its connection is.
                     let _ = endless.exec(&mut connection);
                 }));
@@ -213,7 +225,8 @@ impl Chaos {
         }
         self.losses.push((from, now()));
         if restart {
-            self.server.cli(&["CONFIG", "SET", "busy-reply-threshold", "20"]);
+            self.server
+                .cli(&["CONFIG", "SET", "busy-reply-threshold", "20"]);
         }
         thread::sleep(QUIET);
     }

@@ -82,7 +82,10 @@ fn run(memory: Memory) {
         .collect();
     assert_eq!(history.violations(&losses), []);
     storage.assert_in_order();
-    assert!(history.leases() as u64 > 3 * seconds, "hardly anybody entered");
+    assert!(
+        history.leases() as u64 > 3 * seconds,
+        "hardly anybody entered"
+    );
 }
 
 #[test]

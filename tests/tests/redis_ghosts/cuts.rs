@@ -75,7 +75,10 @@ pub(crate) fn bytes(proxy: &Proxy, exchange: impl FnOnce()) -> [usize; 2] {
 }
 
 /// Cuts `exchange` of a lease everywhere. It tells what became of it; whatever that is, the slot comes free.
-fn cut_everywhere(fencing: bool, exchange: impl Fn(&RedisSandboxExecutionGuard, SandboxLease, Mode) -> Option<SandboxLease>) {
+fn cut_everywhere(
+    fencing: bool,
+    exchange: impl Fn(&RedisSandboxExecutionGuard, SandboxLease, Mode) -> Option<SandboxLease>,
+) {
     let scene = Scene::new(fencing);
     let (guard, mut eye) = (scene.guard(), scene.eye());
     let enter = |number: usize| {

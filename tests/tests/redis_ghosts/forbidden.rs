@@ -32,7 +32,10 @@ fn held_back(scene: &Scene, kept: Kept) -> RedisSandboxExecutionGuard {
     let rights = ["on", ">secret", "~*", "&*", "+@all", without];
     let user = [&["ACL", "SETUSER", "limited", "reset"][..], &rights].concat();
     assert_eq!(scene.server.cli(&user), "OK");
-    let url = scene.proxy.url().replace("redis://", "redis://limited:secret@");
+    let url = scene
+        .proxy
+        .url()
+        .replace("redis://", "redis://limited:secret@");
     let builder = scene.builder(&url).ghost_window(GHOST_WINDOW);
     let kill = !matches!(kept, Kept::BySetting);
     let guard = builder.kill_unanswered(kill).build().unwrap();
@@ -82,7 +85,10 @@ fn a_release_is_not_final_before_the_ghost_window_is_over() {
         eventually("the release is final", || is_final(&guard, &token));
         // The command went unanswered an operation timeout after it was sent at most.
         let window = entered.elapsed();
-        assert!(window > GHOST_WINDOW - SLACK && window < GHOST_WINDOW + FREED_WITHIN, "{window:?}");
+        assert!(
+            window > GHOST_WINDOW - SLACK && window < GHOST_WINDOW + FREED_WITHIN,
+            "{window:?}"
+        );
         eye.no_ghosts();
     });
 }
@@ -114,7 +120,10 @@ fn a_ghost_that_comes_within_the_window_is_freed() {
 fn a_later_release_does_not_wait_for_an_earlier_one_that_is_not_final() {
     let scene = Scene::new(false);
     let builder = scene.builder(&scene.proxy.url()).kill_unanswered(false);
-    let guard = builder.ghost_window(Duration::from_secs(600)).build().unwrap();
+    let guard = builder
+        .ghost_window(Duration::from_secs(600))
+        .build()
+        .unwrap();
     let mut eye = scene.eye();
     drop(guard.try_enter(&key("a")).unwrap());
     scene.proxy.hold_next();
@@ -124,5 +133,8 @@ fn a_later_release_does_not_wait_for_an_earlier_one_that_is_not_final() {
     scene.proxy.cut_all();
     assert_eq!(lease.close(), CloseOutcome::Deferred);
     scene.proxy.heal();
-    eye.freed(guard.slot(&key("a")).as_str(), "closed after an entry that gave up");
+    eye.freed(
+        guard.slot(&key("a")).as_str(),
+        "closed after an entry that gave up",
+    );
 }

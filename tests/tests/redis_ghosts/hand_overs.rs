@@ -6,8 +6,8 @@ use std::time::Duration;
 use guard_conformance::proxy::Direction;
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_redis::{
-    CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxIsolationKey,
-    SandboxLease,
+    CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard,
+    SandboxIsolationKey, SandboxLease,
 };
 
 use crate::cuts::{bytes, every_cut};
@@ -33,7 +33,9 @@ fn lease_and_waiter(
         let (guard, key) = (guard.clone(), key.clone());
         Waiting::start(move || guard.try_enter_for(&key, PATIENCE))
     };
-    eventually("the waiter has looked", || scene.proxy.forwarded(Direction::Reply) > before);
+    eventually("the waiter has looked", || {
+        scene.proxy.forwarded(Direction::Reply) > before
+    });
     (lease, waiter)
 }
 
@@ -45,7 +47,9 @@ fn cut_hand_overs(fencing: bool, part: usize) {
         let mut length = [0, 0];
         for _ in 0..2 {
             let (lease, waiter) = lease_and_waiter(&scene, &guard, &key("99999"));
-            length = bytes(&scene.proxy, || assert_eq!(lease.close(), CloseOutcome::Released));
+            length = bytes(&scene.proxy, || {
+                assert_eq!(lease.close(), CloseOutcome::Released)
+            });
             drop(waiter.result().unwrap());
         }
         length
@@ -61,11 +65,18 @@ fn cut_hand_overs(fencing: bool, part: usize) {
         scene.proxy.heal();
         let next = waiter.result().unwrap();
         assert!(next.is_held(), "{cut}");
-        assert!(lease.fencing_token() < next.fencing_token() || !fencing, "{cut}");
+        assert!(
+            lease.fencing_token() < next.fencing_token() || !fencing,
+            "{cut}"
+        );
         // What is still pending of the first lease leaves the second one alone.
         thread::sleep(Duration::from_millis(5));
         let holder = eye.holder(slot.as_str());
-        assert_eq!(holder.as_deref(), Some(next.token().as_str()), "{cut}, handed over by {token}");
+        assert_eq!(
+            holder.as_deref(),
+            Some(next.token().as_str()),
+            "{cut}, handed over by {token}"
+        );
         next.renew().unwrap();
         assert_eq!(next.close(), CloseOutcome::Released, "{cut}");
         assert_eq!(eye.holder(slot.as_str()), None, "{cut}");
@@ -134,7 +145,10 @@ fn a_hand_over_that_is_held_back_until_nobody_waits_takes_nothing() {
         eventually("the hand-over is under way", || scene.proxy.is_holding());
         // The receiver goes while it is being handed the slot.
         waiter.interrupt();
-        assert!(matches!(waiter.result(), Err(GuardError::Interrupted { .. })));
+        assert!(matches!(
+            waiter.result(),
+            Err(GuardError::Interrupted { .. })
+        ));
         assert_eq!(closing.join().unwrap(), CloseOutcome::Deferred);
         scene.proxy.deliver();
         thread::sleep(Duration::from_millis(20));

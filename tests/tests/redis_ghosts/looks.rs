@@ -23,14 +23,24 @@ fn guard(scene: &Scene) -> RedisSandboxExecutionGuard {
 
 impl Eye {
     fn hold(&mut self, slot: &str) {
-        redis::cmd("SET").arg(slot).arg(FOREIGN).exec(&mut self.0).unwrap();
+        redis::cmd("SET")
+            .arg(slot)
+            .arg(FOREIGN)
+            .exec(&mut self.0)
+            .unwrap();
     }
 
     /// How many scripts the server has run.
     fn scripts(&mut self) -> u64 {
-        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut self.0).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or_default()
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query(&mut self.0)
+            .unwrap();
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.and_then(|line| line.split(',').next()?.parse().ok())
+            .unwrap_or_default()
     }
 
     fn free(&mut self, slot: &str) {
@@ -51,7 +61,9 @@ fn waiter(
         Waiting::start(move || guard.try_enter_for(&key("a"), patience))
     };
     // The first look is at the slot, the second one is tracked.
-    eventually("the waiter has looked twice", || eye.scripts() >= before + 2);
+    eventually("the waiter has looked twice", || {
+        eye.scripts() >= before + 2
+    });
     waiter
 }
 

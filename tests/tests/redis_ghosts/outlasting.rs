@@ -12,7 +12,11 @@ const TTL: Duration = Duration::from_secs(3);
 #[test]
 fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     let scene = Scene::new(false);
-    let guard = scene.builder(&scene.proxy.url()).lease_ttl(TTL).build().unwrap();
+    let guard = scene
+        .builder(&scene.proxy.url())
+        .lease_ttl(TTL)
+        .build()
+        .unwrap();
     let mut eye = scene.eye();
     drop(guard.try_enter(&key("a")).unwrap());
     scene.server.stop_process();
@@ -20,7 +24,10 @@ fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     thread::sleep(TTL + Duration::from_secs(2));
     scene.server.cont_process();
     // The entry's command is executed only now.
-    eye.freed(guard.slot(&key("a")).as_str(), "stopped for longer than the TTL");
+    eye.freed(
+        guard.slot(&key("a")).as_str(),
+        "stopped for longer than the TTL",
+    );
     thread::sleep(Duration::from_millis(1_500));
     eye.no_ghosts();
 }
@@ -28,7 +35,11 @@ fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
 #[test]
 fn a_command_held_back_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     let scene = Scene::new(true);
-    let guard = scene.builder(&scene.proxy.url()).lease_ttl(TTL).build().unwrap();
+    let guard = scene
+        .builder(&scene.proxy.url())
+        .lease_ttl(TTL)
+        .build()
+        .unwrap();
     let mut eye = scene.eye();
     drop(guard.try_enter(&key("a")).unwrap());
     scene.proxy.hold_next();
@@ -36,7 +47,10 @@ fn a_command_held_back_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     scene.proxy.black_hole(true);
     thread::sleep(TTL + Duration::from_secs(2));
     scene.proxy.heal();
-    eye.freed(guard.slot(&key("a")).as_str(), "held back for longer than the TTL");
+    eye.freed(
+        guard.slot(&key("a")).as_str(),
+        "held back for longer than the TTL",
+    );
     thread::sleep(Duration::from_millis(1_500));
     eye.no_ghosts();
 }

@@ -36,7 +36,10 @@ fn a_close_without_a_store_returns_in_time_and_is_made_good_long_before_the_ttl(
         }
         // The longest pause between two tries is a second.
         let took = back.elapsed();
-        assert!(took < Duration::from_secs(1) + OPERATION_TIMEOUT + SLACK, "{gone:?}: {took:?}");
+        assert!(
+            took < Duration::from_secs(1) + OPERATION_TIMEOUT + SLACK,
+            "{gone:?}: {took:?}"
+        );
     });
 }
 
@@ -73,18 +76,28 @@ fn the_end_of_a_guard_waits_for_its_releases_at_most_the_grace() {
                 .build()
                 .unwrap();
             let lease = guard.try_enter(&key("a")).unwrap();
-            assert!(guard.try_enter_for(&key("a"), Duration::from_millis(100)).is_err());
+            assert!(
+                guard
+                    .try_enter_for(&key("a"), Duration::from_millis(100))
+                    .is_err()
+            );
             scene.begin(gone);
             let slot = guard.slot(&key("a"));
             let before = Instant::now();
             let closing = thread::spawn(move || lease.close());
             closing.join().unwrap();
             let closed = before.elapsed();
-            assert!(closed < Duration::from_secs(4) + SLACK, "{gone:?}: {closed:?}");
+            assert!(
+                closed < Duration::from_secs(4) + SLACK,
+                "{gone:?}: {closed:?}"
+            );
             let before = Instant::now();
             drop(guard);
             let took = before.elapsed();
-            assert!(took < grace + Duration::from_millis(600), "{gone:?}, {grace:?}: {took:?}");
+            assert!(
+                took < grace + Duration::from_millis(600),
+                "{gone:?}, {grace:?}: {took:?}"
+            );
             scene.end(gone);
             scene.server.cli(&["DEL", slot.as_str()]);
         }

@@ -32,10 +32,15 @@ const BUSY: Refusal = Refusal {
         let client = redis::Client::open(server.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         let script = thread::spawn(move || {
-            let endless = redis::cmd("EVAL").arg("while true do end").arg(0).to_owned();
+            let endless = redis::cmd("EVAL")
+                .arg("while true do end")
+                .arg(0)
+                .to_owned();
             assert!(endless.exec(&mut connection).is_err(), "it is killed");
         });
-        eventually("the server is busy", || server.cli(&["GET", "x"]).contains("BUSY"));
+        eventually("the server is busy", || {
+            server.cli(&["GET", "x"]).contains("BUSY")
+        });
         Some(script)
     },
     end: |server| assert_eq!(server.cli(&["SCRIPT", "KILL"]), "OK"),
@@ -52,10 +57,18 @@ const READ_ONLY: Refusal = Refusal {
 
 const NO_REPLICAS: Refusal = Refusal {
     begin: |server| {
-        assert_eq!(server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+        assert_eq!(
+            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
+            "OK"
+        );
         None
     },
-    end: |server| assert_eq!(server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]), "OK"),
+    end: |server| {
+        assert_eq!(
+            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
+            "OK"
+        )
+    },
 };
 
 fn guards(server: &RedisServer) -> [RedisSandboxExecutionGuard; 2] {
@@ -72,7 +85,10 @@ fn guards(server: &RedisServer) -> [RedisSandboxExecutionGuard; 2] {
 fn waited_out(refusal: &Refusal) {
     let server = RedisServer::start();
     for guard in guards(&server) {
-        let (kept, closed) = (guard.try_enter(&key("k")).unwrap(), guard.try_enter(&key("c")).unwrap());
+        let (kept, closed) = (
+            guard.try_enter(&key("k")).unwrap(),
+            guard.try_enter(&key("c")).unwrap(),
+        );
         let script = (refusal.begin)(&server);
         assert_transient(guard.try_enter_now(&key("free")));
         match guard.try_enter_now(&key("k")) {
@@ -101,7 +117,9 @@ fn waited_out(refusal: &Refusal) {
         kept.renew().unwrap();
         assert_eq!(kept.close(), CloseOutcome::Released);
         for slot in ["k", "c", "free"] {
-            eventually("the slot is free", || guard.holder(&key(slot)).unwrap().is_none());
+            eventually("the slot is free", || {
+                guard.holder(&key(slot)).unwrap().is_none()
+            });
         }
     }
 }
@@ -142,19 +160,29 @@ fn a_full_server_still_renews_and_releases() {
 #[test]
 fn a_server_that_is_loading_is_waited_out() {
     let server = RedisServer::start_with(Setup {
-        arguments: ["--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"]
-            .map(str::to_owned)
-            .into(),
+        arguments: [
+            "--enable-debug-command",
+            "yes",
+            "--loading-process-events-interval-bytes",
+            "1024",
+        ]
+        .map(str::to_owned)
+        .into(),
         ..Setup::default()
     });
     let guard = builder(&server.url()).build().unwrap();
     let kept = guard.try_enter(&key("k")).unwrap();
     server.cli(&["DEBUG", "POPULATE", "2000", "filler", "100"]);
     // Half a millisecond a key.
-    assert_eq!(server.cli(&["CONFIG", "SET", "key-load-delay", "500"]), "OK");
+    assert_eq!(
+        server.cli(&["CONFIG", "SET", "key-load-delay", "500"]),
+        "OK"
+    );
     thread::scope(|scope| {
         let reload = scope.spawn(|| server.cli(&["DEBUG", "RELOAD"]));
-        eventually("the server loads", || server.cli(&["GET", "x"]).contains("LOADING"));
+        eventually("the server loads", || {
+            server.cli(&["GET", "x"]).contains("LOADING")
+        });
         assert_transient(guard.try_enter_now(&key("a")));
         let entered = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
         assert!(entered.is_held());
@@ -174,7 +202,9 @@ fn data_of_another_kind_is_an_error_at_once_and_stays() {
         server.cli(&["RPUSH", slot.as_str(), "data"]);
         let before = Instant::now();
         match guard.try_enter(&key("a")).map(drop) {
-            Err(GuardError::Store { transient: false, .. }) => {}
+            Err(GuardError::Store {
+                transient: false, ..
+            }) => {}
             outcome => panic!("{outcome:?}"),
         }
         assert!(guard.holder(&key("a")).is_err());
@@ -199,16 +229,31 @@ fn a_counter_of_another_kind_takes_no_slot() {
     };
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
-    redis::cmd("DEL").arg(&counter).exec(&mut connection).unwrap();
-    redis::cmd("RPUSH").arg(&counter).arg("data").exec(&mut connection).unwrap();
+    redis::cmd("DEL")
+        .arg(&counter)
+        .exec(&mut connection)
+        .unwrap();
+    redis::cmd("RPUSH")
+        .arg(&counter)
+        .arg("data")
+        .exec(&mut connection)
+        .unwrap();
     lease.close();
     match waiting.result().map(drop) {
-        Err(GuardError::Store { transient: false, .. }) => {}
+        Err(GuardError::Store {
+            transient: false, ..
+        }) => {}
         outcome => panic!("{outcome:?}"),
     }
     match guard.try_enter_for(&key("a"), SLACK).map(drop) {
-        Err(GuardError::Store { transient: false, .. }) => {}
+        Err(GuardError::Store {
+            transient: false, ..
+        }) => {}
         outcome => panic!("{outcome:?}"),
     }
-    assert_eq!(server.cli(&["EXISTS", slot.as_str()]), "0", "nobody holds the slot");
+    assert_eq!(
+        server.cli(&["EXISTS", slot.as_str()]),
+        "0",
+        "nobody holds the slot"
+    );
 }

@@ -28,13 +28,20 @@ const RIGHTS: [&str; 16] = [
 
 /// A guard whose user loses a right after it was built.
 fn guard_without(server: &RedisServer, right: &str, fencing: bool) -> RedisSandboxExecutionGuard {
-    let user = ["ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all"];
+    let user = [
+        "ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all",
+    ];
     assert_eq!(server.cli(&user), "OK");
     let url = server.url().replace("redis://", "redis://limited:secret@");
-    let builder = builder(&url).fencing(fencing).key_prefix(format!("without-{right}-{fencing}"));
+    let builder = builder(&url)
+        .fencing(fencing)
+        .key_prefix(format!("without-{right}-{fencing}"));
     let guard = builder.lease_ttl(Duration::from_secs(600)).build().unwrap();
     server.cli(&["SCRIPT", "FLUSH"]);
-    assert_eq!(server.cli(&["ACL", "SETUSER", "limited", &format!("-{right}")]), "OK");
+    assert_eq!(
+        server.cli(&["ACL", "SETUSER", "limited", &format!("-{right}")]),
+        "OK"
+    );
     guard
 }
 
@@ -65,13 +72,23 @@ fn a_missing_right_reads_neither_as_held_nor_as_free_and_is_told_at_once() {
                     assert!(lease.is_held(), "without {right}");
                     let outcome = lease.close();
                     let freed = server.cli(&["EXISTS", free.as_str()]) == "0";
-                    assert_eq!(freed, outcome == CloseOutcome::Released, "without {right}: {outcome:?}");
-                    assert!(freed || outcome == CloseOutcome::Deferred, "without {right}: {outcome:?}");
+                    assert_eq!(
+                        freed,
+                        outcome == CloseOutcome::Released,
+                        "without {right}: {outcome:?}"
+                    );
+                    assert!(
+                        freed || outcome == CloseOutcome::Deferred,
+                        "without {right}: {outcome:?}"
+                    );
                 }
                 Err(error) => {
                     assert_permanent(Err::<(), _>(error), right);
                     let holder = server.cli(&["GET", free.as_str()]);
-                    assert_eq!(holder, "", "without {right}, fencing {fencing}: a slot held by nobody");
+                    assert_eq!(
+                        holder, "",
+                        "without {right}, fencing {fencing}: a slot held by nobody"
+                    );
                 }
             }
             match guard.try_enter_now(&key("held")) {
@@ -82,7 +99,11 @@ fn a_missing_right_reads_neither_as_held_nor_as_free_and_is_told_at_once() {
                 Ok(Some(_)) => {}
                 outcome => assert_permanent(outcome, right),
             }
-            assert_eq!(server.cli(&["GET", held.as_str()]), "foreign", "without {right}");
+            assert_eq!(
+                server.cli(&["GET", held.as_str()]),
+                "foreign",
+                "without {right}"
+            );
             let took = before.elapsed();
             assert!(took < SLACK, "without {right}: {took:?}");
         }
@@ -102,7 +123,10 @@ fn a_right_that_was_missing_for_a_while_leaves_nothing_behind() {
             let mut waits = 0;
             while server.cli(&["EXISTS", slot.as_str()]) == "1" {
                 waits += 1;
-                assert!(waits < 1_000, "without {right}, fencing {fencing}: {slot:?} is still held");
+                assert!(
+                    waits < 1_000,
+                    "without {right}, fencing {fencing}: {slot:?} is still held"
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
         }

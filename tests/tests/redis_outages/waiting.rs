@@ -21,7 +21,11 @@ struct Outages(Mutex<Sender<(bool, Instant)>>);
 
 impl GuardObserver for Outages {
     fn on_outage(&self, event: &OutageEvent) {
-        let _ = self.0.lock().unwrap().send((event.is_over(), Instant::now()));
+        let _ = self
+            .0
+            .lock()
+            .unwrap()
+            .send((event.is_over(), Instant::now()));
     }
 }
 
@@ -85,14 +89,19 @@ fn an_outage_that_lasts_too_long_ends_every_wait_in_time() {
             assert_transient(outcome);
             let took = returned - began;
             let bound = TOLERANCE + OPERATION_TIMEOUT + SLACK;
-            assert!(took > TOLERANCE - SLACK && took < bound, "{gone:?}: {took:?}");
+            assert!(
+                took > TOLERANCE - SLACK && took < bound,
+                "{gone:?}: {took:?}"
+            );
         }
         // Whoever comes later makes one attempt.
         let before = Instant::now();
         assert_transient(guard.try_enter(&key("later")));
         assert!(before.elapsed() < OPERATION_TIMEOUT + SLACK);
         scene.end(gone);
-        eventually("an entry succeeds again", || guard.try_enter(&key("later")).is_ok());
+        eventually("an entry succeeds again", || {
+            guard.try_enter(&key("later")).is_ok()
+        });
         let (over, _) = told.recv_timeout(PATIENCE).unwrap();
         assert!(over, "the outage is over once");
     });
@@ -131,7 +140,10 @@ fn an_old_outage_that_other_operations_saw_end_does_not_count() {
 #[test]
 fn two_failures_far_apart_are_waited_out_as_two_outages() {
     let scene = Scene::new();
-    let guard = builder(&scene.proxy.url()).outage_tolerance(TOLERANCE).build().unwrap();
+    let guard = builder(&scene.proxy.url())
+        .outage_tolerance(TOLERANCE)
+        .build()
+        .unwrap();
     scene.begin(Gone::Refused);
     assert_transient(guard.try_enter_now(&key("a")));
     scene.end(Gone::Refused);

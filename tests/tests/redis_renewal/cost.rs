@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::together;
 use guard_conformance::redis_server::RedisServer;
+use guard_conformance::together;
 use guard_redis::{CloseOutcome, SandboxExecutionGuard};
 
 use crate::{builder, key};
@@ -48,9 +48,17 @@ fn a_thousand_leases_are_renewed_with_few_commands() {
 
 fn renew_a_thousand(fencing: bool) {
     let server = RedisServer::start();
-    let guard = builder(&server.url()).lease_ttl(TTL).fencing(fencing).build().unwrap();
+    let guard = builder(&server.url())
+        .lease_ttl(TTL)
+        .fencing(fencing)
+        .build()
+        .unwrap();
     let leases = together(8, |thread| {
-        let enter = |number| guard.try_enter(&key(&format!("{thread}-{number}"))).unwrap();
+        let enter = |number| {
+            guard
+                .try_enter(&key(&format!("{thread}-{number}")))
+                .unwrap()
+        };
         (0..LEASES / 8).map(enter).collect::<Vec<_>>()
     });
     // Each is looked at once soon after it was entered, and then at a third of the TTL.
@@ -60,7 +68,10 @@ fn renew_a_thousand(fencing: bool) {
     thread::sleep(WATCHED);
     let rate = commands.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
     println!("fencing {fencing}: {rate:.1} commands a second");
-    assert!(rate <= COMMANDS_A_SECOND, "fencing {fencing}: {rate} commands a second");
+    assert!(
+        rate <= COMMANDS_A_SECOND,
+        "fencing {fencing}: {rate} commands a second"
+    );
     assert!(rate > 0.0, "nothing is renewed");
     for lease in leases.iter().flatten() {
         assert!(lease.remaining() > TTL / 2, "{:?}", lease.remaining());

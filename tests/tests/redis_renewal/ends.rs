@@ -32,7 +32,10 @@ fn no_key_lives_on_after_its_close_in_ten_thousand_short_leases() {
                 thread::sleep(Duration::from_micros(((cycle * 37) % 16_000) as u64));
                 let outcome = lease.close();
                 assert_ne!(outcome, CloseOutcome::Deferred);
-                let left: bool = redis::cmd("EXISTS").arg(slot.as_str()).query(&mut eye).unwrap();
+                let left: bool = redis::cmd("EXISTS")
+                    .arg(slot.as_str())
+                    .query(&mut eye)
+                    .unwrap();
                 assert!(!left, "{slot:?} is there after its close");
             }
         });
@@ -47,13 +50,19 @@ fn max_hold_ends_the_renewal_and_then_the_lease() {
     let server = RedisServer::start();
     let ttl = Duration::from_millis(600);
     let max_hold = Duration::from_secs(2);
-    let guard = builder(&server.url()).lease_ttl(ttl).max_hold(max_hold).build().unwrap();
+    let guard = builder(&server.url())
+        .lease_ttl(ttl)
+        .max_hold(max_hold)
+        .build()
+        .unwrap();
     let lease = guard.try_enter(&key("a")).unwrap();
     let start = Instant::now();
     eventually("the lease ends", || !lease.is_held());
     let held = start.elapsed();
     assert!(held > max_hold && held < max_hold + ttl + SLACK, "{held:?}");
-    eventually("the slot is free", || !exists(&server, guard.slot(&key("a")).as_str()));
+    eventually("the slot is free", || {
+        !exists(&server, guard.slot(&key("a")).as_str())
+    });
     assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
 }
 
@@ -79,7 +88,10 @@ fn a_lease_that_was_forgotten_is_renewed_no_more_than_its_guard_lives() {
     // As a thread that hangs for ever: nobody will close it.
     std::mem::forget(guard.try_enter(&key("a")).unwrap());
     thread::sleep(3 * ttl);
-    assert!(exists(&server, slot.as_str()), "it is renewed as long as anybody could use it");
+    assert!(
+        exists(&server, slot.as_str()),
+        "it is renewed as long as anybody could use it"
+    );
     assert!(guard.force_release(&key("a")).unwrap().is_some());
     assert!(guard.try_enter_for(&key("a"), SLACK).is_ok());
 }

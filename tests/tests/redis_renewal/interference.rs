@@ -28,7 +28,9 @@ fn assert_kept(leases: &[SandboxLease]) {
 
 fn enter_some(guard: &RedisSandboxExecutionGuard) -> Vec<SandboxLease> {
     let keys = ["a", "b", "c"].map(key);
-    keys.iter().map(|key| guard.try_enter(key).unwrap()).collect()
+    keys.iter()
+        .map(|key| guard.try_enter(key).unwrap())
+        .collect()
 }
 
 #[test]
@@ -65,7 +67,11 @@ impl GuardObserver for Sleepy {
 #[test]
 fn an_observer_that_sleeps_for_a_minute_costs_no_renewal() {
     let server = RedisServer::start();
-    let guard = builder(&server.url()).lease_ttl(TTL).observer(Arc::new(Sleepy)).build().unwrap();
+    let guard = builder(&server.url())
+        .lease_ttl(TTL)
+        .observer(Arc::new(Sleepy))
+        .build()
+        .unwrap();
     let leases = enter_some(&guard);
     assert_kept(&leases);
     for lease in leases {
@@ -109,7 +115,7 @@ impl Meddler {
             let name = format!("meddled-{call}-{number}");
             let lease = guard.try_enter_for(&key(&name), PATIENCE).unwrap();
             self.kept.lock().unwrap().push(lease);
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 self.kept.lock().unwrap().drain(..).for_each(drop);
             }
         }
@@ -150,11 +156,19 @@ fn an_observer_that_enters_closes_panics_and_drops_the_guard_hears_everything_an
         calls: [const { AtomicU32::new(0) }; 5],
     });
     let observer = Arc::clone(&meddler);
-    let guard = builder(&proxy.url()).lease_ttl(TTL).observer(observer).build().unwrap();
+    let guard = builder(&proxy.url())
+        .lease_ttl(TTL)
+        .observer(observer)
+        .build()
+        .unwrap();
     *meddler.guard.lock().unwrap() = Some(guard.clone());
     let leases = enter_some(&guard);
     for _ in 0..5 {
-        assert!(guard.try_enter_for(&key("a"), Duration::from_millis(20)).is_err());
+        assert!(
+            guard
+                .try_enter_for(&key("a"), Duration::from_millis(20))
+                .is_err()
+        );
         drop(guard.try_enter(&key("d")).unwrap());
         let lost = guard.try_enter(&key("lost")).unwrap();
         server.cli(&["DEL", guard.slot(&key("lost")).as_str()]);
@@ -166,7 +180,12 @@ fn an_observer_that_enters_closes_panics_and_drops_the_guard_hears_everything_an
     proxy.heal();
     drop(guard.try_enter(&key("d")).unwrap());
     assert_kept(&leases);
-    let calls = || meddler.calls.each_ref().map(|calls| calls.load(Ordering::SeqCst));
+    let calls = || {
+        meddler
+            .calls
+            .each_ref()
+            .map(|calls| calls.load(Ordering::SeqCst))
+    };
     eventually("everything was heard", || {
         let [wait, enter, close, lost, outage] = calls();
         wait >= 5 && enter >= 14 && close >= 10 && lost >= 5 && outage >= 2

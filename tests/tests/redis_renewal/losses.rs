@@ -16,10 +16,15 @@ const TTL: Duration = Duration::from_secs(3);
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Enters and answers when the loss is told.
-fn lease(guard: &RedisSandboxExecutionGuard, value: &str) -> (SandboxLease, mpsc::Receiver<Instant>) {
+fn lease(
+    guard: &RedisSandboxExecutionGuard,
+    value: &str,
+) -> (SandboxLease, mpsc::Receiver<Instant>) {
     let lease = guard.try_enter(&key(value)).unwrap();
     let (tell, told) = mpsc::channel();
-    lease.on_lost(move || tell.send(Instant::now()).unwrap()).unwrap();
+    lease
+        .on_lost(move || tell.send(Instant::now()).unwrap())
+        .unwrap();
     (lease, told)
 }
 
@@ -54,7 +59,10 @@ fn a_lease_that_the_store_forgot_is_lost_within_a_third_of_its_ttl_and_an_operat
 fn known_in_milliseconds(auto_renew: bool) {
     let _alone = alone();
     let server = RedisServer::start();
-    let guard = builder(&server.url()).auto_renew(auto_renew).build().unwrap();
+    let guard = builder(&server.url())
+        .auto_renew(auto_renew)
+        .build()
+        .unwrap();
     one_of_three(|| {
         let times: Times = (0..30)
             .map(|_| {
@@ -102,7 +110,14 @@ fn a_forced_release_says_whose_lease_it_ended_and_its_holder_learns_of_it() {
     // A foreign holder is ended as well.
     drop(next);
     server.cli(&["SET", holding.slot(&key("a")).as_str(), "a stranger"]);
-    assert!(operator.force_release(&key("a")).unwrap().unwrap().owner().is_none());
+    assert!(
+        operator
+            .force_release(&key("a"))
+            .unwrap()
+            .unwrap()
+            .owner()
+            .is_none()
+    );
     assert!(operator.try_enter_now(&key("a")).unwrap().is_some());
 }
 
@@ -112,8 +127,14 @@ fn a_forced_release_says_whose_lease_it_ended_and_its_holder_learns_of_it() {
 fn deadlines_are_told_in_time_while_the_store_hangs() {
     let server = RedisServer::start();
     let ttl = Duration::from_secs(6);
-    let guard = builder(&server.url()).auto_renew(false).lease_ttl(ttl).build().unwrap();
-    let leases: Vec<_> = (0..10).map(|number| lease(&guard, &number.to_string())).collect();
+    let guard = builder(&server.url())
+        .auto_renew(false)
+        .lease_ttl(ttl)
+        .build()
+        .unwrap();
+    let leases: Vec<_> = (0..10)
+        .map(|number| lease(&guard, &number.to_string()))
+        .collect();
     let entered = Instant::now();
     std::thread::sleep(Duration::from_millis(300));
     server.stop_process();
@@ -123,5 +144,7 @@ fn deadlines_are_told_in_time_while_the_store_hangs() {
     }
     server.cont_process();
     drop(leases);
-    eventually("the slots are free", || guard.try_enter_now(&key("0")).is_ok_and(|l| l.is_some()));
+    eventually("the slots are free", || {
+        guard.try_enter_now(&key("0")).is_ok_and(|l| l.is_some())
+    });
 }

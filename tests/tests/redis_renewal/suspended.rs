@@ -45,7 +45,13 @@ fn stop_and_go_on(server: &RedisServer, renew: bool) -> u32 {
         .build()
         .unwrap();
     let mut holder = Command::new(env!("CARGO_BIN_EXE_suspended"))
-        .args([&server.url(), &prefix, "a", &TTL.as_millis().to_string(), &renew.to_string()])
+        .args([
+            &server.url(),
+            &prefix,
+            "a",
+            &TTL.as_millis().to_string(),
+            &renew.to_string(),
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -54,7 +60,9 @@ fn stop_and_go_on(server: &RedisServer, renew: bool) -> u32 {
     let held = line();
     let stale = held.strip_prefix("held ").unwrap().parse().unwrap();
     let storage = FencedStorage::default();
-    storage.write("a", FencingToken::new(stale), "by the first").unwrap();
+    storage
+        .write("a", FencingToken::new(stale), "by the first")
+        .unwrap();
 
     let pid = Pid::from_child(&holder);
     kill_process(pid, Signal::STOP).unwrap();
@@ -71,7 +79,11 @@ fn stop_and_go_on(server: &RedisServer, renew: bool) -> u32 {
     };
     assert_eq!((*is_held, *outcome), ("false", "AlreadyGone"));
     assert!(holder.wait().unwrap().success());
-    assert!(storage.write("a", FencingToken::new(stale), "by the first again").is_err());
+    assert!(
+        storage
+            .write("a", FencingToken::new(stale), "by the first again")
+            .is_err()
+    );
     assert_eq!(storage.read("a").as_deref(), Some("by the second"));
     // Its close left the newer lease alone.
     assert!(next.renew().is_ok());

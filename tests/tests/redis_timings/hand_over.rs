@@ -39,7 +39,7 @@ fn ratio(guard: &RedisSandboxExecutionGuard, limit: f64) -> Result<(), String> {
 }
 
 #[test]
-fn handed_over_sections_take_bound_three_quarters_of_the_time() {
+fn handed_over_sections_take_at_most_three_quarters_of_the_time() {
     let _alone = alone();
     let server = RedisServer::start();
     let guard = guard(&server);
