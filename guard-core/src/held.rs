@@ -222,10 +222,12 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         let engine = &self.engine;
         let budget = Budget::new(engine.settings.operation_timeout);
         let sent = engine.clock.now();
-        match engine
-            .store
-            .renew(&self.slot, &self.token, engine.settings.ttl, budget)
-        {
+        let ttl = engine.settings.ttl;
+        let answer = engine.store.renew(&self.slot, &self.token, ttl, budget);
+        if answer.is_ok() {
+            engine.answered(self.node);
+        }
+        match answer {
             Ok(Renewed::Renewed) if self.prolong(sent) => {
                 engine.gates.renewed(&self.slot, &self.token, sent);
                 Ok(())
@@ -324,9 +326,11 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
 
     fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
         let ttl = self.engine.settings.ttl.get();
+        if answer.is_ok() {
+            self.engine.answered(self.node);
+        }
         match answer {
             Ok(Renewed::Renewed) => {
-                self.engine.answered(self.node);
                 self.prolong(sent);
                 self.care.renewed(after(sent, ttl / RENEWALS))
             }
@@ -347,6 +351,9 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
     }
 
     fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
+        if answer.is_ok() {
+            self.engine.answered(self.node);
+        }
         match answer {
             Ok(Some(holder)) if *holder.token() == self.token => {}
             Ok(_) => self.lose("its slot carries another token or none"),

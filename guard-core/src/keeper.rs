@@ -15,7 +15,7 @@ use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::gate::Gates;
-use crate::releases::{PendingRelease, PendingToken, Releases};
+use crate::releases::{PendingRelease, Releases};
 use crate::slot::SlotName;
 use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
@@ -107,16 +107,20 @@ impl Keeper {
         })
     }
 
-    /// Frees `slot` of `token` in the background, for as long as the token might hold it. Releases of one
-    /// slot are done in the order in which they are given.
+    /// Frees `slot` of `token` in the background, for as long as the token might hold it.
     pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
         let now = Instant::now();
         let give_up = match doubt {
             Doubt::None => Some(after(now, self.shared.settings.ttl.get())),
             Doubt::UnderWay => None,
         };
-        let token = PendingToken { token, give_up };
-        self.shared.agenda.lock().releases.add(slot, token, now);
+        let release = PendingRelease {
+            slot: slot.clone(),
+            token,
+            give_up,
+            backoff: Backoff::default(),
+        };
+        self.shared.agenda.lock().releases.add(now, release);
         self.shared.changed.notify_one();
     }
 
@@ -303,41 +307,26 @@ impl Shared {
     }
 
     fn release(&self, mut release: PendingRelease) {
-        let Some(PendingToken { token, give_up }) = release.tokens.front().cloned() else {
-            return;
-        };
-        let slot = release.slot.clone();
-        let error = self.store.release(&slot, &token, self.budget()).err();
+        let (slot, token) = (&release.slot, &release.token);
+        let answer = self.store.release(slot, token, self.budget());
         let now = Instant::now();
-        let mut due = now;
-        match error {
-            None => log::debug!(
+        let Err(error) = answer else {
+            return log::debug!(
                 target: crate::LOG_TARGET,
                 "sandbox slot {slot:?} is freed of {token:?} in the background"
-            ),
-            Some(error)
-                if give_up.is_some_and(|give_up| give_up <= now)
-                    && !self.store.in_doubt(&token) =>
-            {
-                log::warn!(
-                    target: crate::LOG_TARGET,
-                    "sandbox slot {slot:?}: its release is given up, the TTL has passed: {error}"
-                );
-            }
-            Some(error) => {
-                log::debug!(
-                    target: crate::LOG_TARGET,
-                    "sandbox slot {slot:?}: its release failed again: {error}"
-                );
-                due = after(now, release.backoff.next_pause());
-            }
+            );
+        };
+        if release.give_up.is_some_and(|give_up| give_up <= now) && !self.store.in_doubt(token) {
+            return log::warn!(
+                target: crate::LOG_TARGET,
+                "sandbox slot {slot:?}: its release is given up, the TTL has passed: {error}"
+            );
         }
-        if due == now {
-            release.tokens.pop_front();
-            release.backoff = Backoff::default();
-        }
-        if !release.tokens.is_empty() {
-            self.agenda.lock().releases.put_back(due, release);
-        }
+        log::debug!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {slot:?}: its release failed again: {error}"
+        );
+        let due = after(now, release.backoff.next_pause());
+        self.agenda.lock().releases.add(due, release);
     }
 }

@@ -59,9 +59,10 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
     fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
         let slot = self.slot(key);
         let budget = Budget::new(self.engine.settings.operation_timeout);
-        self.store()
-            .holder(&slot, budget)
-            .map_err(|error| GuardError::store(&slot, error))
+        let holder = self.store().holder(&slot, budget);
+        let holder = holder.map_err(|error| GuardError::store(&slot, error))?;
+        self.engine.answered(self.store().node(&slot));
+        Ok(holder)
     }
 
     fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {

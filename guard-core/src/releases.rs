@@ -1,31 +1,24 @@
 //! Slots that the keeper has to free, by when it tries next.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::slot::SlotName;
 use crate::token::LeaseToken;
 
-/// A slot to be freed of tokens, until they can no longer hold it. The order matters: while a command that
-/// passes the slot from one token to another may still take effect, freeing the other first achieves nothing.
+/// A slot to be freed of a token, until the token can no longer hold it.
 pub(crate) struct PendingRelease {
     pub(crate) slot: SlotName,
-    pub(crate) tokens: VecDeque<PendingToken>,
-    pub(crate) backoff: Backoff,
-}
-
-/// A token of which a slot has to be freed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PendingToken {
     pub(crate) token: LeaseToken,
     /// When the token's TTL has passed, and with it the need; never for a token that a command under way may
     /// still bring: its TTL begins when that is executed.
     pub(crate) give_up: Option<Instant>,
+    pub(crate) backoff: Backoff,
 }
 
-/// Pending releases by when they are due, in real time; the number keeps apart what is due together. A slot
-/// has at most one.
+/// Pending releases by when they are due, in real time; the number keeps apart what is due together. Each
+/// goes on for itself: one that cannot be final yet must not keep the slot from others.
 #[derive(Default)]
 pub(crate) struct Releases {
     number: u64,
@@ -47,42 +40,9 @@ impl Releases {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// Adds a token after those that are pending for its slot.
-    pub(crate) fn add(&mut self, slot: &SlotName, token: PendingToken, now: Instant) {
-        if let Some(key) = self.pending(slot)
-            && let Some(release) = self.by_due.get_mut(&key)
-        {
-            release.tokens.push_back(token);
-            return;
-        }
-        self.insert(
-            now,
-            PendingRelease {
-                slot: slot.clone(),
-                tokens: VecDeque::from([token]),
-                backoff: Backoff::default(),
-            },
-        );
-    }
-
-    /// Puts back a release that was taken, before what came for its slot meanwhile.
-    pub(crate) fn put_back(&mut self, due: Instant, mut release: PendingRelease) {
-        if let Some(key) = self.pending(&release.slot)
-            && let Some(later) = self.by_due.remove(&key)
-        {
-            release.tokens.extend(later.tokens);
-        }
-        self.insert(due, release);
-    }
-
-    fn insert(&mut self, due: Instant, release: PendingRelease) {
+    pub(crate) fn add(&mut self, due: Instant, release: PendingRelease) {
         self.number += 1;
         self.by_due.insert((due, self.number), release);
-    }
-
-    fn pending(&self, slot: &SlotName) -> Option<(Instant, u64)> {
-        let mut releases = self.by_due.iter();
-        releases.find_map(|(key, release)| (release.slot == *slot).then_some(*key))
     }
 }
 
@@ -96,23 +56,25 @@ mod tests {
     use crate::token::OwnerLabel;
 
     #[test]
-    fn tokens_of_a_slot_are_released_in_the_order_in_which_they_came() {
+    fn what_is_due_first_is_taken_first_and_nothing_before_its_time() {
         let slot = KeyPrefix::new("p")
             .unwrap()
             .slot(&SandboxIsolationKey::global());
-        let [a, b, c] = [(); 3].map(|()| PendingToken {
+        let release = || PendingRelease {
+            slot: slot.clone(),
             token: LeaseToken::generate(&OwnerLabel::default()),
             give_up: None,
-        });
+            backoff: Backoff::default(),
+        };
+        let (first, second) = (release(), release());
+        let tokens = [first.token.clone(), second.token.clone()];
         let (mut releases, now) = (Releases::default(), Instant::now());
         let later = now + Duration::from_secs(1);
-        releases.add(&slot, a.clone(), now);
-        releases.add(&slot, b.clone(), now);
-        let taken = releases.take_due(now).unwrap();
-        releases.add(&slot, c.clone(), now);
-        releases.put_back(later, taken);
+        releases.add(later, second);
+        releases.add(now, first);
+        assert_eq!(releases.take_due(now).unwrap().token, tokens[0]);
         assert!(releases.take_due(now).is_none());
-        assert_eq!(releases.len(), 1);
-        assert_eq!(releases.take_due(later).unwrap().tokens, [a, b, c]);
+        assert_eq!((releases.len(), releases.first_due()), (1, Some(later)));
+        assert_eq!(releases.take_due(later).unwrap().token, tokens[1]);
     }
 }

@@ -39,9 +39,12 @@ impl<S: LeaseStore> HeldLease<S> {
         let mut from = self.token.clone();
         while let Some((receiver, to)) = engine.gates.receiver(&self.slot) {
             let sent = engine.clock.now();
-            match engine.store.hand_over(&self.slot, &from, &to, ttl, budget) {
+            let answer = engine.store.hand_over(&self.slot, &from, &to, ttl, budget);
+            if answer.is_ok() {
+                engine.answered(self.node);
+            }
+            match answer {
                 Ok(HandedOver::Granted { fencing }) => {
-                    engine.answered(self.node);
                     let (at, deadline) = (engine.clock.now(), after(sent, ttl.validity()));
                     // A grant that took too long is none; the receiver, whose token it is, asks again.
                     if at >= deadline && receiver.put_in_doubt(&to) {
@@ -64,7 +67,7 @@ impl<S: LeaseStore> HeldLease<S> {
                 }
                 Ok(HandedOver::NotHeld) => return self.gone(&from),
                 Err(error) if error.is_unknown() => {
-                    // The order matters: the swap cannot happen any more once `from` is released for good.
+                    // Once `from` is released for good the swap cannot happen any more.
                     engine.release_later(&self.slot, from, Doubt::None);
                     if !receiver.put_in_doubt(&to) {
                         engine.release_later(&self.slot, to, Doubt::UnderWay);
@@ -82,11 +85,12 @@ impl<S: LeaseStore> HeldLease<S> {
     /// Frees the slot of `token`: this lease's, or that of an entry which did not take it over.
     fn release(&self, token: &LeaseToken, budget: Budget, follow: Follow) -> CloseOutcome {
         let engine = &self.engine;
-        let outcome = match engine.store.release(&self.slot, token, budget) {
-            Ok(Released::Released) => {
-                engine.answered(self.node);
-                CloseOutcome::Released
-            }
+        let answer = engine.store.release(&self.slot, token, budget);
+        if answer.is_ok() {
+            engine.answered(self.node);
+        }
+        let outcome = match answer {
+            Ok(Released::Released) => CloseOutcome::Released,
             Ok(Released::NotHeld) => return self.gone(token),
             Err(error) => {
                 engine.release_later(&self.slot, token.clone(), Doubt::None);
