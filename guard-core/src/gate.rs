@@ -13,9 +13,14 @@ use crate::slot::{SlotMap, SlotName};
 use crate::store::NodeId;
 use crate::sync::Mutex;
 use crate::token::LeaseToken;
+use crate::ttl::after;
 use crate::waiter::{Grant, Received, Verdict, Waiter, Wake as _};
 
 const SHARDS: usize = 32;
+
+/// How long a slot is left to other processes that this one does not know of, now and then. Longer than a
+/// waiter of theirs rests after looks in vain, which each hand-over inside this process may have caused.
+const LONG_YIELD: Duration = Duration::from_millis(25);
 
 /// All gates of a guard.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Shard {
 struct Gate {
     node: NodeId,
     queue: VecDeque<Arc<Waiter>>,
+    /// Since when entries followed each other without leaving the slot to other processes.
+    kept_since: Option<Instant>,
     /// The lease of this process that holds the slot, as far as is known here.
     holder: Option<Holding>,
 }
@@ -65,6 +72,9 @@ impl Holding {
 pub(crate) enum Follow {
     /// It looks at once.
     AtOnce,
+    /// It looks at once, unless this process has kept the slot to itself for so long: then it leaves the slot
+    /// to others for a while, should there be any.
+    AtOnceUnlessKept(Duration),
     /// It leaves the slot to other processes until its watch wakes it, or this moment.
     By(Instant),
 }
@@ -97,6 +107,7 @@ impl Gates {
         let gate = shard.gates.entry(slot.clone()).or_insert_with(|| Gate {
             node,
             queue: VecDeque::new(),
+            kept_since: None,
             holder: None,
         });
         if gate.queue.is_empty() {
@@ -182,6 +193,16 @@ impl Gates {
         match (gate.queue.front(), follow) {
             (Some(front), Follow::AtOnce) => front.wake(),
             (Some(front), Follow::By(moment)) => front.wake_by(moment),
+            (Some(front), Follow::AtOnceUnlessKept(limit)) => {
+                let now = Instant::now();
+                let since = *gate.kept_since.get_or_insert(now);
+                if now.saturating_duration_since(since) < limit {
+                    front.wake();
+                } else {
+                    gate.kept_since = Some(now);
+                    front.wake_by(after(now, LONG_YIELD));
+                }
+            }
             (None, _) => {}
         }
         if gate.is_idle() {

@@ -311,6 +311,7 @@ impl Shared {
         let answer = self.store.release(slot, token, self.budget());
         let now = Instant::now();
         let Err(error) = answer else {
+            self.gates.nudge(slot);
             return log::debug!(
                 target: crate::LOG_TARGET,
                 "sandbox slot {slot:?} is freed of {token:?} in the background"

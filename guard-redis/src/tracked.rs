@@ -59,10 +59,19 @@ impl Tracked {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, (Failure, Option<Identity>)>> {
-        let (mut live, generation) = match self.check_out(budget)? {
-            Ok(live) => live,
-            Err(error) => return Some(Err((Failure::NotSent(error), None))),
-        };
+        match self.check_out(budget)? {
+            Ok((live, generation)) => Some(self.use_now(live, generation, budget, work)),
+            Err(error) => Some(Err((Failure::NotSent(error), None))),
+        }
+    }
+
+    fn use_now<T>(
+        &self,
+        mut live: Live,
+        generation: u64,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, (Failure, Option<Identity>)> {
         let result = work(&mut Session::new(&mut live.connection, budget));
         let result = result.map_err(|failure| (failure, live.known.identity.clone()));
         let broken = matches!(result, Err((Failure::Connection(_), _)));
@@ -75,8 +84,9 @@ impl Tracked {
             };
         }
         drop(state);
-        self.changed.notify_one();
-        Some(result)
+        // All: the one that finds the connection gone wakes nobody else.
+        self.changed.notify_all();
+        result
     }
 
     /// Like [`use_within`](Self::use_within), but `None` too if the connection is in use.
@@ -85,11 +95,17 @@ impl Tracked {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, (Failure, Option<Identity>)>> {
-        let idle = matches!(self.state.lock().place, Place::Idle(_));
-        if idle {
-            self.use_within(budget, work)
-        } else {
-            None
+        let mut state = self.state.lock();
+        let generation = state.generation;
+        match std::mem::replace(&mut state.place, Place::Busy) {
+            Place::Idle(live) => {
+                drop(state);
+                Some(self.use_now(live, generation, budget, work))
+            }
+            other => {
+                state.place = other;
+                None
+            }
         }
     }
 

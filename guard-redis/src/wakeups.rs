@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use guard_core::{
@@ -34,8 +34,9 @@ pub(crate) struct WakeupLine {
     line: Arc<Line>,
     grace: Duration,
     unanswered: Arc<Unanswered>,
-    /// Protects the thread's end, whose sender the thread drops when it is over; `None` before the start.
-    thread: Mutex<Option<Receiver<()>>>,
+    /// Protects the thread and its end, whose sender the thread drops when it is over; `None` before the
+    /// start.
+    thread: Mutex<Option<(ThreadId, Receiver<()>)>>,
 }
 
 /// What the waiters and the listening thread share.
@@ -123,13 +124,13 @@ impl WakeupLine {
         if thread.is_none() {
             let (alive, over) = mpsc::channel();
             let line = Arc::clone(&self.line);
-            thread::Builder::new()
+            let handle = thread::Builder::new()
                 .name(THREAD_NAME.to_owned())
                 .spawn(move || {
                     let _alive = alive;
                     listener::work(&line);
                 })?;
-            *thread = Some(over);
+            *thread = Some((handle.thread().id(), over));
         }
         Ok(())
     }
@@ -139,7 +140,10 @@ impl Drop for WakeupLine {
     fn drop(&mut self) {
         *self.line.stop.lock() = true;
         self.line.stopping.notify_all();
-        if let Some(over) = self.thread.get_mut().take() {
+        // The last handle may go on the thread itself, which must not wait for its own end.
+        if let Some((id, over)) = self.thread.get_mut().take()
+            && id != thread::current().id()
+        {
             // It reads for a tenth of a second at a time; it takes longer only if the server hangs.
             if over.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
                 log::debug!(target: LOG_TARGET, "the thread for wake-ups will end later");

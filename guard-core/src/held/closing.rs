@@ -15,6 +15,8 @@ use crate::waiter::{Grant, Received};
 /// How long the next entry of this process leaves a freed slot to other processes that were seen to want
 /// it, unless its watch wakes it.
 const YIELD: Duration = Duration::from_millis(5);
+/// How long a process that does not know of others keeps a slot at most without leaving it to them.
+const LONGEST_KEPT: Duration = Duration::from_secs(1);
 
 impl<S: LeaseStore> HeldLease<S> {
     /// Passes the slot on inside the process, or frees it; `now` is the real time.
@@ -27,7 +29,7 @@ impl<S: LeaseStore> HeldLease<S> {
         let follow = if self.row.is_contested() {
             Follow::By(after(Instant::now(), YIELD))
         } else {
-            Follow::AtOnce
+            Follow::AtOnceUnlessKept(engine.settings.row_limits.time.min(LONGEST_KEPT))
         };
         self.release(&self.token, budget, follow)
     }
