@@ -135,7 +135,8 @@ fn held_back_bytes_are_delivered_after_their_client_has_gone() {
     eventually("the first client is held back", || proxy.is_holding());
     assert_eq!(answers(&mut other, b"b"), b"bb");
     assert_eq!(told.recv().unwrap(), b'b');
-    drop(held);
+    proxy.cut_held_client();
+    assert!(rest(held).is_empty());
     assert!(told.recv_timeout(A_WHILE).is_err());
     proxy.deliver();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), b'a');

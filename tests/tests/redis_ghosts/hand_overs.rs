@@ -11,14 +11,13 @@ use guard_redis::{
 };
 
 use crate::cuts::{bytes, every_cut};
-use crate::{A_WHILE, Scene, key};
+use crate::{A_WHILE, Scene, build, key};
 
 /// Long enough for an exchange between two looks of a waiter, and short enough for a test.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 fn guard(scene: &Scene) -> RedisSandboxExecutionGuard {
-    let builder = scene.builder(&scene.proxy.url()).retry_interval(INTERVAL);
-    builder.build().unwrap()
+    build(|| scene.builder(&scene.proxy.url()).retry_interval(INTERVAL))
 }
 
 /// A lease, and an entry that waits to be handed it: it has looked, and will not do so soon.
@@ -153,6 +152,55 @@ fn a_hand_over_that_is_held_back_until_nobody_waits_takes_nothing() {
         scene.proxy.deliver();
         thread::sleep(Duration::from_millis(20));
         eye.freed(guard.slot(&key("a")).as_str(), "the receiver has gone");
+        eye.no_ghosts();
+    }
+}
+
+/// The command that took the slot for the first one arrives when the second one has closed.
+#[test]
+fn an_entry_that_was_held_back_takes_nothing_after_a_hand_over() {
+    for fencing in [false, true] {
+        let scene = Scene::new(fencing);
+        let (guard, mut eye) = (guard(&scene), scene.eye());
+        drop(guard.try_enter(&key("warm")).unwrap());
+        scene.proxy.hold_next();
+        let (lease, waiter) = lease_and_waiter(&scene, &guard, &key("a"));
+        assert!(scene.proxy.is_holding());
+        assert_eq!(lease.close(), CloseOutcome::Released);
+        assert_eq!(waiter.result().unwrap().close(), CloseOutcome::Released);
+        scene.proxy.deliver();
+        eye.no_ghosts();
+    }
+}
+
+/// The slot is swapped, nobody hears of it, and nobody is there to take it.
+#[test]
+fn a_hand_over_without_answer_to_a_receiver_that_has_gone_is_undone() {
+    for fencing in [false, true] {
+        let scene = Scene::new(fencing);
+        let (guard, mut eye) = (guard(&scene), scene.eye());
+        // The scripts are loaded.
+        let (lease, waiter) = lease_and_waiter(&scene, &guard, &key("warm"));
+        lease.close();
+        drop(waiter.result().unwrap());
+        let (lease, waiter) = lease_and_waiter(&scene, &guard, &key("a"));
+        let slot = guard.slot(&key("a"));
+        let token = lease.token().as_str().to_owned();
+        // Each way takes a while; the answer is lost.
+        scene.proxy.cut_for_good_after(Direction::Reply, 0);
+        scene.proxy.delay(Duration::from_millis(60));
+        let closing = thread::spawn(move || lease.close());
+        eventually("the slot is swapped", || {
+            eye.holder(slot.as_str()).as_ref() != Some(&token)
+        });
+        waiter.interrupt();
+        assert!(matches!(
+            waiter.result(),
+            Err(GuardError::Interrupted { .. })
+        ));
+        assert_eq!(closing.join().unwrap(), CloseOutcome::Deferred);
+        scene.proxy.heal();
+        eye.freed(slot.as_str(), "swapped for a receiver that has gone");
         eye.no_ghosts();
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::{PATIENCE, Waiting, eventually};
-use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_redis::{CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 
 use crate::{A_WHILE, OPERATION_TIMEOUT, Scene, assert_passing_failure, key};
 
@@ -134,6 +134,49 @@ fn many_of_one_entry_take_nothing() {
         scene.proxy.black_hole(false);
         let lease = entry.result().unwrap();
         assert_eq!(lease.close(), CloseOutcome::Released);
+        scene.proxy.deliver();
+        eye.no_ghosts();
+    });
+}
+
+/// Each step of the release takes its time; the command comes between any two of them.
+#[test]
+fn delivered_in_the_middle_of_the_release_it_takes_nothing() {
+    both(|scene| {
+        let mut eye = scene.eye();
+        for millis in (0..150).step_by(5) {
+            let guard = held_back(scene);
+            let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
+            assert!(scene.proxy.is_holding());
+            scene.proxy.delay(Duration::from_millis(30));
+            let closing = thread::spawn(move || lease.close());
+            thread::sleep(Duration::from_millis(millis));
+            scene.proxy.deliver();
+            closing.join().unwrap();
+            scene.proxy.heal();
+            let slot = "agentscope:sandbox:lock:agent:a";
+            eye.freed(slot, &format!("delivered after {millis} ms"));
+        }
+        eye.no_ghosts();
+    });
+}
+
+/// The repetition was answered, so nothing but the store remembers that the first try was not.
+#[test]
+fn of_an_entry_whose_repetition_found_the_slot_held_it_takes_nothing() {
+    both(|scene| {
+        let other = scene.builder(&scene.server.url()).build().unwrap();
+        let (guard, mut eye) = (held_back(scene), scene.eye());
+        let lease = other.try_enter(&key("a")).unwrap();
+        let entry = {
+            let guard = guard.clone();
+            Waiting::start(move || guard.try_enter_for(&key("a"), OPERATION_TIMEOUT))
+        };
+        eventually("the command is held back", || scene.proxy.is_holding());
+        scene.proxy.cut_held_client();
+        assert!(matches!(entry.result(), Err(GuardError::TimedOut { .. })));
+        assert_eq!(lease.close(), CloseOutcome::Released);
+        thread::sleep(A_WHILE);
         scene.proxy.deliver();
         eye.no_ghosts();
     });

@@ -10,15 +10,17 @@ use guard_redis::{
 };
 
 use crate::cuts::{Mode, bytes, every_cut};
-use crate::{Eye, Scene, assert_passing_failure, key};
+use crate::{Eye, Scene, assert_passing_failure, build, key};
 
 /// Far longer than any round: whoever enters was woken.
 const INTERVAL: Duration = Duration::from_secs(600);
 const FOREIGN: &str = "foreign";
 
 fn guard(scene: &Scene) -> RedisSandboxExecutionGuard {
-    let builder = scene.builder(&scene.proxy.url()).retry_interval(INTERVAL);
-    builder.wakeups(Wakeups::Tracking).build().unwrap()
+    build(|| {
+        let builder = scene.builder(&scene.proxy.url()).retry_interval(INTERVAL);
+        builder.wakeups(Wakeups::Tracking)
+    })
 }
 
 impl Eye {

@@ -14,6 +14,7 @@ mod outlasting;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guard_conformance::PATIENCE;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
@@ -62,13 +63,27 @@ impl Scene {
     }
 
     fn guard(&self) -> RedisSandboxExecutionGuard {
-        self.builder(&self.proxy.url()).build().unwrap()
+        build(|| self.builder(&self.proxy.url()))
     }
 
     /// A look at the server that no fault of the proxy disturbs.
     fn eye(&self) -> Eye {
         let client = redis::Client::open(self.server.url()).unwrap();
         Eye(client.get_connection().unwrap())
+    }
+}
+
+/// Builds a guard, again if the short operation timeout was too short for a noisy machine.
+fn build(builder: impl Fn() -> RedisGuardBuilder) -> RedisSandboxExecutionGuard {
+    let start = Instant::now();
+    loop {
+        match builder().build() {
+            Ok(guard) => return guard,
+            Err(error) => assert!(
+                error.is_transient() && start.elapsed() < PATIENCE,
+                "{error:?}"
+            ),
+        }
     }
 }
 

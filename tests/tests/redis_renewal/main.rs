@@ -7,6 +7,7 @@ mod ends;
 mod interference;
 mod losses;
 mod suspended;
+mod validity;
 
 use std::time::Duration;
 
