@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::callbacks::Callbacks;
 use crate::clock::Clock;
 use crate::config::{GuardConfig, Settings};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, StoreError};
 use crate::gate::Gates;
 use crate::keeper::{Doubt, Keeper};
 use crate::observer::{GuardObserver, OutageEvent};
@@ -74,6 +74,13 @@ impl<S: LeaseStore> Engine<S> {
             log::info!(target: crate::LOG_TARGET, "the store answers again after {lasted:?}");
             let event = || OutageEvent { lasted, over: true };
             self.tell(event, |observer, event| observer.on_outage(event));
+        }
+    }
+
+    /// Notes an answer, if the operation got one.
+    pub(crate) fn heard<T>(&self, node: NodeId, answer: &Result<T, StoreError>) {
+        if answer.is_ok() {
+            self.answered(node);
         }
     }
 

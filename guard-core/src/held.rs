@@ -224,9 +224,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         let sent = engine.clock.now();
         let ttl = engine.settings.ttl;
         let answer = engine.store.renew(&self.slot, &self.token, ttl, budget);
-        if answer.is_ok() {
-            engine.answered(self.node);
-        }
+        engine.heard(self.node, &answer);
         match answer {
             Ok(Renewed::Renewed) if self.prolong(sent) => {
                 engine.gates.renewed(&self.slot, &self.token, sent);
@@ -326,9 +324,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
 
     fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
         let ttl = self.engine.settings.ttl.get();
-        if answer.is_ok() {
-            self.engine.answered(self.node);
-        }
+        self.engine.heard(self.node, &answer);
         match answer {
             Ok(Renewed::Renewed) => {
                 self.prolong(sent);
@@ -351,9 +347,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
     }
 
     fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
-        if answer.is_ok() {
-            self.engine.answered(self.node);
-        }
+        self.engine.heard(self.node, &answer);
         match answer {
             Ok(Some(holder)) if *holder.token() == self.token => {}
             Ok(_) => self.lose("its slot carries another token or none"),

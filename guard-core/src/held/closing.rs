@@ -42,9 +42,7 @@ impl<S: LeaseStore> HeldLease<S> {
         while let Some((receiver, to)) = engine.gates.receiver(&self.slot) {
             let sent = engine.clock.now();
             let answer = engine.store.hand_over(&self.slot, &from, &to, ttl, budget);
-            if answer.is_ok() {
-                engine.answered(self.node);
-            }
+            engine.heard(self.node, &answer);
             match answer {
                 Ok(HandedOver::Granted { fencing }) => {
                     let (at, deadline) = (engine.clock.now(), after(sent, ttl.validity()));
@@ -88,9 +86,7 @@ impl<S: LeaseStore> HeldLease<S> {
     fn release(&self, token: &LeaseToken, budget: Budget, follow: Follow) -> CloseOutcome {
         let engine = &self.engine;
         let answer = engine.store.release(&self.slot, token, budget);
-        if answer.is_ok() {
-            engine.answered(self.node);
-        }
+        engine.heard(self.node, &answer);
         let outcome = match answer {
             Ok(Released::Released) => CloseOutcome::Released,
             Ok(Released::NotHeld) => return self.gone(token),
