@@ -17,6 +17,7 @@ use crate::fence::counter_name;
 use crate::links::Links;
 use crate::session::Session;
 use crate::store::RedisStore;
+use crate::take::Take;
 use crate::unanswered::Unanswered;
 use crate::wakeups::WakeupLine;
 
@@ -199,8 +200,16 @@ impl RedisGuardBuilder {
             }
         };
         let grace = self.config.shutdown_grace.unwrap_or(timeout);
-        let wakeups = WakeupLine::new(self.wakeups, info, timeout, grace, Arc::clone(&unanswered));
-        let store = RedisStore::new(links, wakeups, unanswered, capabilities);
+        let take = Arc::new(Take::new(self.fencing));
+        let wakeups = WakeupLine::new(
+            self.wakeups,
+            info,
+            timeout,
+            grace,
+            Arc::clone(&unanswered),
+            Arc::clone(&take),
+        );
+        let store = RedisStore::new(links, wakeups, unanswered, capabilities, take);
         Ok(RedisSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })

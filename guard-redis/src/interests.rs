@@ -37,13 +37,11 @@ impl Interests {
         self.slots.load(Ordering::Acquire) > 0 && self.by_slot.lock().contains_key(slot)
     }
 
-    /// Wakes the waiters of a slot.
-    pub(crate) fn wake(&self, slot: &SlotName) {
-        let waiters = self.by_slot.lock().get(slot).cloned();
-        waiters
-            .into_iter()
-            .flatten()
-            .for_each(|(_, waker)| waker.wake());
+    /// The waiters of a slot.
+    pub(crate) fn of(&self, slot: &SlotName) -> Vec<Waker> {
+        let by_slot = self.by_slot.lock();
+        let waiters = by_slot.get(slot).into_iter().flatten();
+        waiters.map(|(_, waker)| waker.clone()).collect()
     }
 
     /// Wakes every waiter.

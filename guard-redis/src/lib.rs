@@ -11,6 +11,7 @@ mod listener;
 mod script;
 mod session;
 mod store;
+mod take;
 mod tracked;
 mod unanswered;
 mod wakeups;

@@ -16,15 +16,13 @@ use crate::fence::{counter_life, counter_name};
 use crate::links::Links;
 use crate::script::Script;
 use crate::session::{Failure, Session};
+use crate::take::{Take, remaining};
 use crate::unanswered::Unanswered;
 use crate::wakeups::WakeupLine;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(1 << 62);
-
-/// What the acquiring scripts answer when the token holds the slot.
-const GRANTED: i64 = -3;
 
 /// How many leases are renewed by one script: few enough that nobody else waits long for the server.
 const RENEWED_TOGETHER: usize = 100;
@@ -38,8 +36,7 @@ struct Inner {
     wakeups: WakeupLine,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
-    acquire: Script,
-    acquire_fenced: Script,
+    take: Arc<Take>,
     renew: Script,
     release: Script,
     hand_over: Script,
@@ -53,14 +50,14 @@ impl RedisStore {
         wakeups: WakeupLine,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
+        take: Arc<Take>,
     ) -> Self {
         Self(Arc::new(Inner {
             links,
             wakeups,
             unanswered,
             capabilities,
-            acquire: Script::new(include_str!("../scripts/acquire.lua")),
-            acquire_fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
+            take,
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
@@ -78,31 +75,6 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Takes the slot by script, or tells who keeps it.
-    fn take(
-        &self,
-        session: &mut Session<'_>,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-    ) -> Result<Acquired, Failure> {
-        let millis = ttl.as_millis().to_string();
-        if !self.capabilities.fencing {
-            let arguments = [token.as_str(), &millis];
-            let answer = self.acquire.run(session, &[slot.as_str()], &arguments)?;
-            return Ok(acquired(answer, None));
-        }
-        let counter = counter_name(slot);
-        let life = counter_life(ttl).to_string();
-        let keys = [slot.as_str(), &counter];
-        let arguments = [token.as_str(), &millis, &life];
-        let (answer, number) = match self.acquire_fenced.run(session, &keys, &arguments)? {
-            Answer::Numbered(answer, number) => (answer, Some(FencingToken::new(number))),
-            Answer::Plain((answer,)) => (answer, None),
-        };
-        Ok(acquired(answer, number))
-    }
-
     fn swap(
         &self,
         session: &mut Session<'_>,
@@ -192,7 +164,7 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
-        let take = |session: &mut Session<'_>| inner.take(session, slot, token, ttl);
+        let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
         let mut doubt = false;
         if inner.wakeups.is_watched(slot) {
             match inner.wakeups.look(Some(token), budget, take) {
@@ -342,31 +314,6 @@ impl LeaseStore for RedisStore {
     }
 }
 
-/// What `acquire_fenced.lua` answers.
-enum Answer {
-    Numbered(i64, u64),
-    Plain((i64,)),
-}
-
-impl redis::FromRedisValue for Answer {
-    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
-        match redis::from_redis_value_ref(&value) {
-            Ok((answer, number)) => Ok(Self::Numbered(answer, number)),
-            Err(_) => redis::from_redis_value(value).map(Self::Plain),
-        }
-    }
-}
-
-/// What the acquiring scripts answer.
-fn acquired(answer: i64, fencing: Option<FencingToken>) -> Acquired {
-    match answer {
-        GRANTED => Acquired::Granted { fencing },
-        millis => Acquired::Held {
-            remaining: remaining(millis),
-        },
-    }
-}
-
 /// The answer of a script that compares the token. Something in the slot that is not a string is not the
 /// token.
 fn not_ours_if_wrong_type<T>(answer: Result<T, Failure>, not_ours: T) -> Result<T, Failure> {
@@ -381,9 +328,4 @@ fn not_final() -> StoreError {
         "a command of the token may still be under way, and its connection cannot be ended: \
          the release is not final before `ghost_window` has passed",
     )
-}
-
-/// The remaining TTL from `PTTL`'s answer: negative is none.
-fn remaining(millis: i64) -> Option<Duration> {
-    u64::try_from(millis).ok().map(Duration::from_millis)
 }

@@ -15,7 +15,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use guard_core::{
-    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
+    Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError, Waker,
+    Watch,
 };
 use parking_lot::{Condvar, Mutex};
 use redis::ConnectionInfo;
@@ -24,8 +25,9 @@ use crate::builder::Wakeups;
 use crate::interests::{Interest, Interests};
 use crate::listener;
 use crate::session::{Failure, Session};
+use crate::take::Take;
 use crate::tracked::Tracked;
-use crate::unanswered::Unanswered;
+use crate::unanswered::{Identity, Unanswered};
 
 const THREAD_NAME: &str = "guard-wakeups";
 
@@ -33,7 +35,6 @@ const THREAD_NAME: &str = "guard-wakeups";
 pub(crate) struct WakeupLine {
     line: Arc<Line>,
     grace: Duration,
-    unanswered: Arc<Unanswered>,
     /// Protects the thread and its end, whose sender the thread drops when it is over; `None` before the
     /// start.
     thread: Mutex<Option<(ThreadId, Receiver<()>)>>,
@@ -43,8 +44,10 @@ pub(crate) struct WakeupLine {
 pub(crate) struct Line {
     pub(crate) info: ConnectionInfo,
     pub(crate) operation_timeout: Duration,
-    pub(crate) tracked: Tracked,
+    pub(crate) tracked: Arc<Tracked>,
     pub(crate) interests: Arc<Interests>,
+    unanswered: Arc<Unanswered>,
+    take: Arc<Take>,
     /// Whether changes are told now.
     healthy: AtomicBool,
     /// Whether there is nothing to be had: switched off, refused by the server, or no thread.
@@ -61,20 +64,22 @@ impl WakeupLine {
         operation_timeout: Duration,
         grace: Duration,
         unanswered: Arc<Unanswered>,
+        take: Arc<Take>,
     ) -> Self {
         Self {
             line: Arc::new(Line {
                 info,
                 operation_timeout,
-                tracked: Tracked::default(),
+                tracked: Arc::default(),
                 interests: Arc::default(),
+                unanswered,
+                take,
                 healthy: AtomicBool::new(false),
                 off: AtomicBool::new(wakeups == Wakeups::Polling),
                 stop: Mutex::new(false),
                 stopping: Condvar::new(),
             }),
             grace,
-            unanswered,
             thread: Mutex::new(None),
         }
     }
@@ -95,23 +100,14 @@ impl WakeupLine {
         }))
     }
 
-    /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
-    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
-    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    /// Works on the tracked connection: see [`Line::look`].
     pub(crate) fn look<T>(
         &self,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let half = Budget::new(budget.remaining() / 2);
-        let result = self.line.tracked.use_within(half, work)?;
-        Some(result.map_err(|(failure, identity)| {
-            if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
-                self.unanswered.add(token, identity);
-            }
-            failure.into_store_error("look")
-        }))
+        self.line.look(brings, budget, work)
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -157,6 +153,65 @@ impl Line {
         self.healthy.load(Ordering::Acquire)
     }
 
+    /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
+    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
+    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    pub(crate) fn look<T>(
+        &self,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        let result = self.tracked.use_within(half_of(budget), work)?;
+        Some(result.map_err(|failed| self.note(brings, failed)))
+    }
+
+    /// Notes a failure of the tracked connection.
+    fn note(
+        &self,
+        brings: Option<&LeaseToken>,
+        (failure, identity): (Failure, Option<Identity>),
+    ) -> StoreError {
+        if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
+            self.unanswered.add(token, identity);
+        }
+        failure.into_store_error("look")
+    }
+
+    /// Tells the waiters of a slot that it changed, and begins to look on behalf of those that invite it.
+    pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
+        for waker in self.interests.of(slot) {
+            waker.look(|token, ttl, budget| self.begin_look(slot, token, ttl, budget));
+        }
+    }
+
+    /// Sends a look, which ends in the thread of the entry that it is for. If the tracked connection is in use
+    /// or fails, the entry looks by itself: it has other connections to ask on.
+    fn begin_look(
+        self: &Arc<Self>,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Option<Look> {
+        let command = self.take.command(slot, token, ttl);
+        let sent = match self.tracked.send_if_idle(half_of(budget), &command)? {
+            Ok(sent) => sent,
+            Err(failed) => {
+                self.note(Some(token), failed);
+                return None;
+            }
+        };
+        let (line, slot, token) = (Arc::clone(self), slot.clone(), token.clone());
+        Some(Look::new(move || {
+            let result = sent.resume(|session| line.take.run(session, &slot, &token, ttl));
+            match result.map_err(|failed| line.note(Some(&token), failed)) {
+                Err(error) if error.is_unknown() => None,
+                result => Some(result),
+            }
+        }))
+    }
+
     /// Wake-ups work from now on. Who waited without them looks, and so registers.
     pub(crate) fn up(&self) {
         self.healthy.store(true, Ordering::Release);
@@ -191,6 +246,11 @@ impl Line {
             self.stopping.wait_for(&mut stop, time);
         }
     }
+}
+
+/// What the tracked connection gets of an operation's time: should this one hang, there are others.
+fn half_of(budget: Budget) -> Budget {
+    Budget::new(budget.remaining() / 2)
 }
 
 /// A waiter's watch.
