@@ -8,7 +8,6 @@ use guard_core::{
     Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
     LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
-use redis::cmd;
 
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
@@ -173,22 +172,10 @@ impl LeaseStore for RedisStore {
                 None => {}
             }
         }
-        let mut set = cmd("SET");
-        let millis = ttl.as_millis();
-        set.arg(slot.as_str())
-            .arg(token.as_str())
-            .arg("NX")
-            .arg("PX")
-            .arg(millis);
         let result = inner
             .links
             .operate("acquire", budget, Some(token), |session| {
-                // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
-                // for how long, is it a token at all) the script answers, and takes what has come free since.
-                if !inner.capabilities.fencing && session.call::<Option<String>>(&set)?.is_some() {
-                    return Ok(Acquired::Granted { fencing: None });
-                }
-                take(session)
+                inner.take.run_if_free(session, slot, token, ttl)
             });
         // The look that failed may still take effect: without an answer to this it stays unknown.
         result.map_err(|error| {

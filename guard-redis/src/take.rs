@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guard_core::{Acquired, FencingToken, LeaseToken, LeaseTtl, SlotName};
 
-use redis::{Cmd, FromRedisValue, ParsingError, Value};
+use redis::{Cmd, FromRedisValue, ParsingError, Value, cmd};
 
 use crate::fence::{counter_life, counter_name};
 use crate::script::Script;
@@ -50,6 +50,40 @@ impl Take {
     /// The command with which [`run`](Self::run) begins.
     pub(crate) fn command(&self, slot: &SlotName, token: &LeaseToken, ttl: LeaseTtl) -> Cmd {
         self.with_arguments(slot, token, ttl, Script::call)
+    }
+
+    /// The command that takes a free slot in one step, quicker than the script, and tells nothing of another
+    /// one; `None` where leases are numbered.
+    pub(crate) fn if_free(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+    ) -> Option<Cmd> {
+        if self.fencing {
+            return None;
+        }
+        let mut set = cmd("SET");
+        set.arg(slot.as_str()).arg(token.as_str());
+        set.arg("NX").arg("PX").arg(ttl.as_millis());
+        Some(set)
+    }
+
+    /// Tries [`if_free`](Self::if_free) first. What it leaves open (whose is it, for how long, is it a token at
+    /// all) the script answers, and takes what has come free since.
+    pub(crate) fn run_if_free(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+    ) -> Result<Acquired, Failure> {
+        if let Some(set) = self.if_free(slot, token, ttl)
+            && session.call::<Option<String>>(&set)?.is_some()
+        {
+            return Ok(Acquired::Granted { fencing: None });
+        }
+        self.run(session, slot, token, ttl)
     }
 
     fn with_arguments<T>(

@@ -97,9 +97,12 @@ impl Tracked {
         if state.generation == generation {
             state.place = live.map_or(Place::Down, Place::Idle);
         }
-        drop(state);
-        // All: the one that finds the connection gone wakes nobody else.
-        self.changed.notify_all();
+        // Who uses the connection wakes the next one when it is done; who finds it gone wakes nobody.
+        if matches!(state.place, Place::Idle(_)) {
+            self.changed.notify_one();
+        } else {
+            self.changed.notify_all();
+        }
     }
 
     /// Like [`use_within`](Self::use_within), but `None` too if the connection is in use.

@@ -15,14 +15,14 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use guard_core::{
-    Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError, Waker,
-    Watch,
+    Acquired, Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError,
+    Waker, Watch,
 };
 use parking_lot::{Condvar, Mutex};
 use redis::ConnectionInfo;
 
 use crate::builder::Wakeups;
-use crate::interests::{Interest, Interests};
+use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
 use crate::session::{Failure, Session};
 use crate::take::Take;
@@ -180,8 +180,11 @@ impl Line {
 
     /// Tells the waiters of a slot that it changed, and begins to look on behalf of those that invite it.
     pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
-        for waker in self.interests.of(slot) {
-            waker.look(|token, ttl, budget| self.begin_look(slot, token, ttl, budget));
+        for waiter in self.interests.of(slot) {
+            waiter.waker.look(|token, ttl, budget| {
+                let half = half_of(budget);
+                self.begin_look(&waiter, slot.clone(), token.clone(), ttl, half)
+            });
         }
     }
 
@@ -189,23 +192,41 @@ impl Line {
     /// or fails, the entry looks by itself: it has other connections to ask on.
     fn begin_look(
         self: &Arc<Self>,
-        slot: &SlotName,
-        token: &LeaseToken,
+        waiter: &Waiter,
+        slot: SlotName,
+        token: LeaseToken,
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Option<Look> {
-        let command = self.take.command(slot, token, ttl);
-        let sent = match self.tracked.send_if_idle(half_of(budget), &command)? {
+        // Most changes are the holder's end.
+        let if_free = if waiter.disappointed {
+            None
+        } else {
+            self.take.if_free(&slot, &token, ttl)
+        };
+        let expects_free = if_free.is_some();
+        let command = if_free.unwrap_or_else(|| self.take.command(&slot, &token, ttl));
+        let sent = match self.tracked.send_if_idle(budget, &command)? {
             Ok(sent) => sent,
             Err(failed) => {
-                self.note(Some(token), failed);
+                self.note(Some(&token), failed);
                 return None;
             }
         };
-        let (line, slot, token) = (Arc::clone(self), slot.clone(), token.clone());
+        let (line, number) = (Arc::clone(self), waiter.number);
         Some(Look::new(move || {
-            let result = sent.resume(|session| line.take.run(session, &slot, &token, ttl));
-            match result.map_err(|failed| line.note(Some(&token), failed)) {
+            let result = sent.resume(|session| {
+                if expects_free {
+                    line.take.run_if_free(session, &slot, &token, ttl)
+                } else {
+                    line.take.run(session, &slot, &token, ttl)
+                }
+            });
+            let result = result.map_err(|failed| line.note(Some(&token), failed));
+            if matches!(result, Ok(Acquired::Held { .. })) {
+                line.interests.disappoint(&slot, number);
+            }
+            match result {
                 Err(error) if error.is_unknown() => None,
                 result => Some(result),
             }
