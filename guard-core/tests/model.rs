@@ -394,33 +394,35 @@ fn looks_on_behalf_of_waiting_processes_lose_no_slot_and_no_waiter() {
     });
 }
 
-#[test]
-fn a_look_that_another_thread_began_ends_well_in_an_interrupt_a_timeout_or_a_closing() {
-    check(|| {
+/// One who waits is disturbed while the holder of another process closes and looks on its behalf.
+fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
+    check(move || {
         let world = World::that_looks();
-        let guards = [(); 4].map(|()| world.guard());
+        let guards = [(); 2].map(|()| world.guard());
         let interrupt = Interrupt::new();
         let lease = guards[0].try_enter(&world.key).unwrap();
-        let interrupted = world.visit(&guards[1], None, Some(&interrupt));
-        let hasty = world.visit(&guards[2], Some(SHORT), None);
-        let closed = world.visit(&guards[3], None, None);
-        let patient = world.visit(&guards[0], None, None);
-        let disturber = {
-            let (interrupt, guard) = (interrupt.clone(), Arc::clone(&guards[3]));
-            thread::spawn(move || {
-                interrupt.interrupt();
-                guard.close();
-            })
-        };
-        lease.close();
-        let reported = matches!(
-            interrupted.join().unwrap(),
-            Err(GuardError::Interrupted { .. })
-        );
-        disturber.join().unwrap();
-        assert_ne!(reported, interrupt.is_interrupted());
-        let _ = (hasty.join().unwrap(), closed.join().unwrap());
-        patient.join().unwrap().unwrap();
+        let waiter = world.visit(&guards[1], limit, Some(&interrupt));
+        let closer = thread::spawn(move || lease.close());
+        disturb(&interrupt, &guards[1]);
+        let outcome = waiter.join().unwrap();
+        closer.join().unwrap();
+        let reported = matches!(outcome, Err(GuardError::Interrupted { .. }));
+        assert!(!(reported && interrupt.is_interrupted()), "reported once");
         world.assert_free();
     });
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_in_an_interrupt() {
+    disturb_a_look(None, |interrupt, _| interrupt.interrupt());
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_when_the_guard_closes() {
+    disturb_a_look(None, |_, guard| guard.close());
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_in_a_timeout() {
+    disturb_a_look(Some(SHORT), |_, _| {});
 }
