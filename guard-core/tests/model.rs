@@ -17,6 +17,7 @@ use guard_core::{
     Watch,
 };
 use guard_memory::MemoryStore;
+use shuttle::rand::Rng as _;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, Ordering};
 use shuttle::thread;
@@ -409,6 +410,13 @@ fn so_they_do_where_the_store_tells_nobody() {
     processes_take_turns(|| World::that(Tells::Nobody));
 }
 
+/// Lets others go on for a while: the checker by itself seldom keeps a thread from running for long.
+fn dawdle() {
+    for _ in 0..shuttle::rand::thread_rng().gen_range(0..80) {
+        thread::yield_now();
+    }
+}
+
 /// One who waits is disturbed while the holder of another process closes and looks on its behalf.
 fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
     check(move || {
@@ -417,7 +425,11 @@ fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
         let interrupt = Interrupt::new();
         let lease = guards[0].try_enter(&world.key).unwrap();
         let waiter = world.visit(&guards[1], limit, Some(&interrupt));
-        let closer = thread::spawn(move || lease.close());
+        let closer = thread::spawn(move || {
+            dawdle();
+            lease.close();
+        });
+        dawdle();
         disturb(&interrupt, &guards[1]);
         let outcome = waiter.join().unwrap();
         closer.join().unwrap();
