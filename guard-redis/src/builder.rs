@@ -5,20 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{
-    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, StoreError,
-    forward_guard, guard_settings,
+    ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
+    guard_settings,
 };
 use r2d2::Pool;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError};
 
-use crate::connector::Live;
-use crate::dial::dial;
 use crate::fence::counter_name;
-use crate::links::Links;
-use crate::session::Session;
+use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
 use crate::unanswered::Unanswered;
-use crate::wakeups::WakeupLine;
 
 /// The default of `pool_size`. Waiting holds no connection, so this bounds only how many operations run at
 /// the same moment.
@@ -26,9 +22,6 @@ pub const DEFAULT_POOL_SIZE: u32 = 8;
 
 /// The default of `ghost_window`: 60 s.
 pub const DEFAULT_GHOST_WINDOW: Duration = Duration::from_secs(60);
-
-/// The one eviction policy under which the server does not drop leases when its memory is full.
-const SAFE_POLICY: &str = "noeviction";
 
 /// A guard whose slots are keys in Redis.
 ///
@@ -56,6 +49,34 @@ impl RedisSandboxExecutionGuard {
         RedisGuardBuilder::new(Ok(Source::Pool(client.get_connection_info().clone(), pool)))
     }
 
+    /// Starts building a guard for the master that Redis Sentinel calls `master_name`. `sentinels` are some of
+    /// the addresses of its sentinels, with their own credentials if they ask for any; those of the master are
+    /// set with [`credentials`](RedisGuardBuilder::credentials), its database with
+    /// [`database`](RedisGuardBuilder::database). With `rediss://` addresses the master is reached by TLS, too.
+    ///
+    /// Every new connection asks the sentinels, so the guard follows a failover. What that can lose is in the
+    /// crate's documentation.
+    #[cfg(feature = "sentinel")]
+    pub fn sentinel<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master_name: impl Into<String>,
+    ) -> RedisGuardBuilder {
+        let sentinels = addresses(sentinels);
+        RedisGuardBuilder::new(
+            sentinels.map(|sentinels| Source::Sentinel(sentinels, master_name.into())),
+        )
+    }
+
+    /// Starts building a guard for a Redis Cluster. `nodes` are some of its addresses, from which the others are
+    /// learnt; credentials and TLS are for all as they are for the first of these.
+    ///
+    /// Each slot is on the master of its hash slot, and the guard follows it when that changes. What a failover
+    /// can lose is in the crate's documentation.
+    #[cfg(feature = "cluster")]
+    pub fn cluster<A: IntoConnectionInfo>(nodes: impl IntoIterator<Item = A>) -> RedisGuardBuilder {
+        RedisGuardBuilder::new(addresses(nodes).map(Source::Cluster))
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &RedisStore {
@@ -75,9 +96,14 @@ impl RedisSandboxExecutionGuard {
     }
 }
 
-enum Source {
-    Address(ConnectionInfo),
-    Pool(ConnectionInfo, Pool<Client>),
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+fn addresses<A: IntoConnectionInfo>(
+    addresses: impl IntoIterator<Item = A>,
+) -> Result<Vec<ConnectionInfo>, RedisError> {
+    let addresses = addresses.into_iter();
+    addresses
+        .map(IntoConnectionInfo::into_connection_info)
+        .collect()
 }
 
 /// Builds a [`RedisSandboxExecutionGuard`].
@@ -85,6 +111,8 @@ enum Source {
 pub struct RedisGuardBuilder {
     config: GuardConfig,
     source: Result<Source, RedisError>,
+    credentials: Option<Credentials>,
+    database: Option<i64>,
     pool_size: u32,
     wakeups: Wakeups,
     fencing: bool,
@@ -109,6 +137,8 @@ impl RedisGuardBuilder {
         Self {
             config: GuardConfig::default(),
             source,
+            credentials: None,
+            database: None,
             pool_size: DEFAULT_POOL_SIZE,
             wakeups: Wakeups::default(),
             fencing: false,
@@ -119,7 +149,24 @@ impl RedisGuardBuilder {
 
     guard_settings!();
 
-    /// The most connections that operations use at the same moment. Waiting threads hold none, so a few
+    /// The user and password for the servers that keep the leases, instead of those in the address. A server
+    /// that knows no users calls its one `default`. Not for [`from_pool`](RedisSandboxExecutionGuard::from_pool).
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials {
+            user: user.into(),
+            password: password.into(),
+        });
+        self
+    }
+
+    /// The database, instead of the address's. Default 0, the only one that a cluster has. Not for
+    /// [`from_pool`](RedisSandboxExecutionGuard::from_pool).
+    pub const fn database(mut self, database: i64) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// The most connections that operations use at the same moment, to each master in a cluster. Waiting threads hold none, so a few
     /// serve hundreds of threads. Default 8, at least 1. A pool passed to
     /// [`from_pool`](RedisSandboxExecutionGuard::from_pool) keeps its own size.
     pub const fn pool_size(mut self, size: u32) -> Self {
@@ -165,8 +212,6 @@ impl RedisGuardBuilder {
     /// - [`ConfigError::Connect`] when the server cannot be reached, is none, or does not let us in;
     /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
     pub fn build(self) -> Result<RedisSandboxExecutionGuard, ConfigError> {
-        let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
-        self.config.check(&capabilities)?;
         if self.pool_size == 0 {
             return Err(ConfigError::setting(
                 "pool_size",
@@ -182,77 +227,30 @@ impl RedisGuardBuilder {
                 ),
             )
         })?;
+        let wakeups = source.wakeups(self.wakeups);
+        let capabilities = RedisStore::capabilities(self.fencing, wakeups);
+        self.config.check(&capabilities)?;
         let timeout = self.config.operation_timeout;
-        let budget = Budget::new(timeout);
-        let unanswered = Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window));
-        let (info, links) = match source {
-            Source::Address(info) => {
-                let first = connect(&info, budget)?;
-                let links =
-                    Links::new(info.clone(), self.pool_size, first, Arc::clone(&unanswered))?;
-                (info, links)
-            }
-            Source::Pool(info, pool) => {
-                connect(&info, budget)?;
-                let links = Links::given(info.clone(), pool, Arc::clone(&unanswered));
-                (info, links)
-            }
+        let means = Means {
+            credentials: self.credentials,
+            database: self.database,
+            pool_size: self.pool_size,
+            wakeups,
+            timeout,
+            grace: self.config.shutdown_grace.unwrap_or(timeout),
+            unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
         };
-        let grace = self.config.shutdown_grace.unwrap_or(timeout);
-        let wakeups = WakeupLine::new(self.wakeups, info, timeout, grace, Arc::clone(&unanswered));
-        let store = RedisStore::new(links, wakeups, unanswered, capabilities);
+        let store = source.open(means, capabilities)?;
         Ok(RedisSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })
     }
 }
 
-/// Opens a connection and makes sure that a Redis server answers on it.
-fn connect(info: &ConnectionInfo, budget: Budget) -> Result<Live, ConfigError> {
-    let refuse = |error: StoreError| ConfigError::connect(shown(info), error);
-    let mut live = dial(info, budget).map_err(refuse)?;
-    let mut session = Session::new(&mut live.connection, budget);
-    session
-        .call::<()>(&redis::cmd("PING"))
-        .map_err(|failure| refuse(failure.into_store_error("greeting")))?;
-    warn_of_eviction(&mut session);
-    Ok(live)
-}
-
-/// Says once if the server may drop leases. A server that does not tell is taken for a good one.
-fn warn_of_eviction(session: &mut Session<'_>) {
-    let info: Result<String, _> = session.call(redis::cmd("INFO").arg("memory"));
-    let Ok(info) = info else {
-        return;
-    };
-    let policy = info
-        .lines()
-        .find_map(|line| line.strip_prefix("maxmemory_policy:"));
-    if let Some(policy) = policy.filter(|policy| *policy != SAFE_POLICY) {
-        log::warn!(
-            target: guard_core::LOG_TARGET,
-            "the Redis server's maxmemory-policy is {policy:?}: it may evict leases; set it to {SAFE_POLICY:?}"
-        );
-    }
-}
-
-/// An address without credentials.
-fn shown(info: &ConnectionInfo) -> String {
-    let scheme = match info.addr() {
-        ConnectionAddr::TcpTls { .. } => "rediss",
-        ConnectionAddr::Unix(_) => "unix",
-        _ => "redis",
-    };
-    let database = info.redis_settings().db();
-    format!("{scheme}://{} (database {database})", info.addr())
-}
-
 impl fmt::Debug for RedisGuardBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = match &self.source {
-            Ok(Source::Address(info) | Source::Pool(info, _)) => shown(info),
-            Err(_) => "(none)".to_owned(),
-        };
+        let address = self.source.as_ref();
+        let address = address.map_or_else(|_| "(none)".to_owned(), Source::to_string);
         f.debug_struct("RedisGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

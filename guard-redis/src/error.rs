@@ -33,6 +33,18 @@ pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
 }
 
+/// Whether the server is a replica: it was a master once, or the address leads elsewhere now.
+pub(crate) fn is_demoted(error: &RedisError) -> bool {
+    match error.code() {
+        Some("READONLY" | "MASTERDOWN") => true,
+        // How servers before 7.0 report the failure of a script's command.
+        Some("ERR") => error
+            .detail()
+            .is_some_and(|detail| detail.contains("-READONLY ")),
+        _ => false,
+    }
+}
+
 /// Whether the server does not know a command, or does not let us use it.
 pub(crate) fn is_not_allowed(error: &RedisError) -> bool {
     let unknown = || {
@@ -54,7 +66,7 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
         let busy = error
             .detail()
             .is_some_and(|detail| detail.contains(TOO_MANY_CLIENTS));
-        let transient = busy || TRANSIENT_CODES.contains(&code);
+        let transient = busy || is_demoted(&error) || TRANSIENT_CODES.contains(&code);
         (transient, format!("the server answered {code}"))
     } else if error.is_timeout() {
         (true, "no answer within the operation timeout".to_owned())
@@ -107,6 +119,8 @@ mod tests {
             "NOREPLICAS Not enough good replicas to write.",
             "NOSCRIPT No matching script.",
             "ERR max number of clients reached",
+            "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write against a read \
+             only replica.",
         ] {
             let error = answered(line);
             assert!(is_answer(&error), "{line}");

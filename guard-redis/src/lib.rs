@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+mod address;
 mod builder;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connector;
 mod dial;
 mod error;
@@ -8,8 +12,13 @@ mod fence;
 mod interests;
 mod links;
 mod listener;
+mod route;
 mod script;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod session;
+mod source;
 mod store;
 mod tracked;
 mod unanswered;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
-    LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
+    LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
 use redis::cmd;
 
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
 use crate::fence::{counter_life, counter_name};
-use crate::links::Links;
 use crate::script::Script;
+use crate::servers::Servers;
 use crate::session::{Failure, Session};
 use crate::unanswered::Unanswered;
 use crate::wakeups::WakeupLine;
@@ -34,7 +34,7 @@ const RENEWED_TOGETHER: usize = 100;
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    links: Links,
+    servers: Servers,
     wakeups: WakeupLine,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
@@ -49,13 +49,13 @@ struct Inner {
 
 impl RedisStore {
     pub(crate) fn new(
-        links: Links,
+        servers: Servers,
         wakeups: WakeupLine,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
     ) -> Self {
         Self(Arc::new(Inner {
-            links,
+            servers,
             wakeups,
             unanswered,
             capabilities,
@@ -136,7 +136,7 @@ impl Inner {
 
     fn renew_together(
         &self,
-        leases: &[(SlotName, LeaseToken)],
+        leases: &[&(SlotName, LeaseToken)],
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Vec<Renewed>, StoreError> {
@@ -153,6 +153,9 @@ impl Inner {
 
         let work = |session: &mut Session<'_>| {
             let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
+            if answers.contains(&0) {
+                session.confirm()?;
+            }
             Ok(answers
                 .into_iter()
                 .map(|held| {
@@ -173,7 +176,10 @@ impl Inner {
                 Some(result) => return result,
             }
         }
-        self.links.operate("renew", budget, None, work)
+        let Some((first, _)) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        self.servers.operate(first, "renew", budget, None, work)
     }
 }
 
@@ -209,8 +215,8 @@ impl LeaseStore for RedisStore {
             .arg("PX")
             .arg(millis);
         let result = inner
-            .links
-            .operate("acquire", budget, Some(token), |session| {
+            .servers
+            .operate(slot, "acquire", budget, Some(token), |session| {
                 // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
                 // for how long, is it a token at all) the script answers, and takes what has come free since.
                 if !inner.capabilities.fencing && session.call::<Option<String>>(&set)?.is_some() {
@@ -235,8 +241,8 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
-        let lease = [(slot.clone(), token.clone())];
-        let answers = self.0.renew_together(&lease, ttl, budget)?;
+        let lease = (slot.clone(), token.clone());
+        let answers = self.0.renew_together(&[&lease], ttl, budget)?;
         answers
             .first()
             .copied()
@@ -249,11 +255,25 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Vec<Result<Renewed, StoreError>> {
-        let mut results = Vec::with_capacity(leases.len());
-        for leases in leases.chunks(RENEWED_TOGETHER) {
-            match self.0.renew_together(leases, ttl, budget) {
-                Ok(answers) => results.extend(answers.into_iter().map(Ok)),
-                Err(error) => results.extend(leases.iter().map(|_| Err(error.clone()))),
+        let inner = &*self.0;
+        // In an order in which those that one script can renew stand together.
+        let mut order: Vec<(u16, usize)> = leases
+            .iter()
+            .enumerate()
+            .map(|(index, (slot, _))| (inner.servers.group(slot), index))
+            .collect();
+        order.sort_unstable();
+        let mut results = vec![Err(StoreError::permanent("renew: no answer")); leases.len()];
+        for group in order.chunk_by(|(one, _), (other, _)| one == other) {
+            for places in group.chunks(RENEWED_TOGETHER) {
+                let together: Vec<_> = places.iter().map(|&(_, index)| &leases[index]).collect();
+                let answers = match inner.renew_together(&together, ttl, budget) {
+                    Ok(answers) => answers.into_iter().map(Ok).collect(),
+                    Err(error) => vec![Err(error); places.len()],
+                };
+                for (answer, &(_, index)) in answers.into_iter().zip(places) {
+                    results[index] = answer;
+                }
             }
         }
         results
@@ -267,15 +287,21 @@ impl LeaseStore for RedisStore {
     ) -> Result<Released, StoreError> {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(token);
-        let (released, settled) = inner.links.operate("release", budget, None, |session| {
-            let settled = inner.unanswered.settle(&suspects, session)?;
-            let held = inner
-                .release
-                .run(session, &[slot.as_str()], &[token.as_str()]);
-            let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
-            // After a try without an answer the slot was most likely freed by that one.
-            Ok((released || session.repeated, settled))
-        })?;
+        let (released, settled) =
+            inner
+                .servers
+                .operate(slot, "release", budget, None, |session| {
+                    let settled = inner.unanswered.settle(&suspects, session)?;
+                    let held = inner
+                        .release
+                        .run(session, &[slot.as_str()], &[token.as_str()]);
+                    let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
+                    if !released {
+                        session.confirm()?;
+                    }
+                    // After a try without an answer the slot was most likely freed by that one.
+                    Ok((released || session.repeated, settled))
+                })?;
         if !settled {
             return Err(not_final());
         }
@@ -298,12 +324,16 @@ impl LeaseStore for RedisStore {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(from);
         let handed = inner
-            .links
-            .operate("hand over", budget, Some(to), |session| {
+            .servers
+            .operate(slot, "hand over", budget, Some(to), |session| {
                 if !inner.unanswered.settle(&suspects, session)? {
                     return Ok(None);
                 }
-                inner.swap(session, slot, [from, to], ttl).map(Some)
+                let handed = inner.swap(session, slot, [from, to], ttl)?;
+                if handed == HandedOver::NotHeld {
+                    session.confirm()?;
+                }
+                Ok(Some(handed))
             })?;
         let handed = handed.ok_or_else(not_final)?;
         inner.unanswered.forget(from);
@@ -330,11 +360,15 @@ impl LeaseStore for RedisStore {
         {
             return Ok(holder);
         }
-        inner.links.operate("holder", budget, None, ask)
+        inner.servers.operate(slot, "holder", budget, None, ask)
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
         self.0.wakeups.watch(slot, waker)
+    }
+
+    fn node(&self, slot: &SlotName) -> NodeId {
+        self.0.servers.node(slot)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -74,7 +74,9 @@ impl Tracked {
     ) -> Result<T, (Failure, Option<Identity>)> {
         let result = work(&mut Session::new(&mut live.connection, budget));
         let result = result.map_err(|failure| (failure, live.known.identity.clone()));
-        let broken = matches!(result, Err((Failure::Connection(_), _)));
+        let broken = result.as_ref().is_err_and(|(failure, _)| {
+            matches!(failure, Failure::Connection(_)) || failure.is_demotion()
+        });
         let mut state = self.state.lock();
         if state.generation == generation {
             state.place = if broken {

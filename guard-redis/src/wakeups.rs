@@ -18,11 +18,11 @@ use guard_core::{
     Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
 };
 use parking_lot::{Condvar, Mutex};
-use redis::ConnectionInfo;
 
 use crate::builder::Wakeups;
 use crate::interests::{Interest, Interests};
 use crate::listener;
+use crate::route::Route;
 use crate::session::{Failure, Session};
 use crate::tracked::Tracked;
 use crate::unanswered::Unanswered;
@@ -41,7 +41,7 @@ pub(crate) struct WakeupLine {
 
 /// What the waiters and the listening thread share.
 pub(crate) struct Line {
-    pub(crate) info: ConnectionInfo,
+    pub(crate) route: Route,
     pub(crate) operation_timeout: Duration,
     pub(crate) tracked: Tracked,
     pub(crate) interests: Arc<Interests>,
@@ -57,14 +57,14 @@ pub(crate) struct Line {
 impl WakeupLine {
     pub(crate) fn new(
         wakeups: Wakeups,
-        info: ConnectionInfo,
+        route: Route,
         operation_timeout: Duration,
         grace: Duration,
         unanswered: Arc<Unanswered>,
     ) -> Self {
         Self {
             line: Arc::new(Line {
-                info,
+                route,
                 operation_timeout,
                 tracked: Tracked::default(),
                 interests: Arc::default(),
@@ -105,13 +105,20 @@ impl WakeupLine {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         let half = Budget::new(budget.remaining() / 2);
-        let result = self.line.tracked.use_within(half, work)?;
-        Some(result.map_err(|(failure, identity)| {
-            if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
-                self.unanswered.add(token, identity);
-            }
-            failure.into_store_error("look")
-        }))
+        let work = |session: &mut Session<'_>| {
+            session.may_be_demoted = self.line.route.moves();
+            work(session)
+        };
+        let (failure, identity) = match self.line.tracked.use_within(half, work)? {
+            Ok(value) => return Some(Ok(value)),
+            // The pool finds the new master at once, the thread a little later.
+            Err((failure, _)) if failure.is_demotion() => return None,
+            Err(failed) => failed,
+        };
+        if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
+            self.unanswered.add(token, identity);
+        }
+        Some(Err(failure.into_store_error("look")))
     }
 
     /// Whether a look at `slot` would be told of its next change.

@@ -23,6 +23,7 @@
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
+//! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
@@ -47,6 +48,7 @@ pub mod measure;
 pub mod proxy;
 pub mod random;
 pub mod redis_server;
+pub mod redis_topologies;
 mod suite;
 mod vectors;
 mod waiting;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use guard_conformance::redis_topologies::builder;
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
-use guard_redis::RedisSandboxExecutionGuard;
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -41,13 +41,12 @@ fn main() {
 
 /// A store that processes share joins with a line here.
 fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard> {
-    match address.split_once("://") {
-        Some(("redis" | "rediss" | "unix", _)) => {
-            let guard = RedisSandboxExecutionGuard::builder(address).settings(config);
-            Arc::new(guard.build().unwrap())
-        }
-        _ => panic!("no store has such an address"),
+    if address.contains("redis://") || address.contains("rediss://") || address.contains("unix://")
+    {
+        let guard = builder(address).settings(config);
+        return Arc::new(guard.build().unwrap());
     }
+    panic!("no store has such an address")
 }
 
 fn named(scope: &str) -> IsolationScope {
