@@ -9,7 +9,6 @@ use crate::fixture::eventually;
 use crate::redis_server::{RedisServer, Setup};
 
 /// A builder for an address as the servers of a test tell it: a URL, `sentinel MASTER URL…` or `cluster URL…`.
-#[must_use]
 pub fn builder(address: &str) -> RedisGuardBuilder {
     let words: Vec<&str> = address.split(' ').collect();
     match words.as_slice() {
@@ -124,12 +123,10 @@ impl Sentinels {
                     .all(|it| line.split(',').any(|field| field == it))
             });
         }
-        eventually("all replicas are in step", || {
-            let master = self.master();
-            let others = self.servers.iter().enumerate();
-            let mut replicas = others.filter(|(index, _)| *index != master);
-            replicas.all(|(_, replica)| in_step(replica))
-        });
+        let master = self.master_server();
+        let replicas = || self.servers.iter().filter(|it| it.port() != master.port());
+        eventually("all replicas are in step", || replicas().all(in_step));
+        replicas().for_each(|replica| wait_for_copy(master, replica));
     }
 
     /// What [`builder`] is told of them.
@@ -174,6 +171,20 @@ impl Sentinels {
         &self.servers[self.master()]
     }
 
+    /// Starts a server that was killed again, as a replica of the new master, and waits until all is well.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    pub fn rejoin(&mut self, index: usize) {
+        let port = self.master_server().port().to_string();
+        let server = &mut self.servers[index];
+        server.restart();
+        // The sentinels would do it, too, but take their time.
+        assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+        self.settle();
+    }
+
     /// Waits until another server than `old` is the master, for the sentinels and for itself.
     ///
     /// # Panics
@@ -190,6 +201,20 @@ impl Sentinels {
 
 fn in_step(replica: &RedisServer) -> bool {
     info(replica, "replication", "master_link_status") == "up"
+}
+
+/// Waits until a replica has all that its master had when this began. Being connected is not enough: what was
+/// written while it was loading comes later.
+fn wait_for_copy(master: &RedisServer, replica: &RedisServer) {
+    let offset = |server, name| {
+        info(server, "replication", name)
+            .parse::<u64>()
+            .unwrap_or(0)
+    };
+    let wanted = offset(master, "master_repl_offset");
+    eventually("the replica has what its master has", || {
+        offset(replica, "slave_repl_offset") >= wanted
+    });
 }
 
 /// Three masters and a replica of each.
@@ -259,9 +284,16 @@ impl Cluster {
     pub fn settle(&self) {
         eventually("all nodes agree", || {
             let views: Vec<_> = self.nodes.iter().map(view).collect();
-            let whole = |node| info_of_cluster(node) && followed(node);
+            let whole = |node| is_whole(node) && followed(node);
             views.windows(2).all(|pair| pair[0] == pair[1]) && self.nodes.iter().all(whole)
         });
+        for replica in &self.nodes {
+            let port = info(replica, "replication", "master_port");
+            let named = |master: &&RedisServer| master.port().to_string() == port;
+            if let Some(master) = self.nodes.iter().find(named) {
+                wait_for_copy(master, replica);
+            }
+        }
     }
 
     /// What [`builder`] is told of them.
@@ -294,6 +326,17 @@ impl Cluster {
     /// One of the nodes.
     pub fn node(&mut self, index: usize) -> &mut RedisServer {
         &mut self.nodes[index]
+    }
+
+    /// Waits until another node than `old` has the hash slot of a key, as `witness` sees it.
+    ///
+    /// # Panics
+    ///
+    /// When that takes too long.
+    pub fn wait_for_another_than(&self, old: usize, key: &str, witness: usize) {
+        eventually("a replica has taken over", || {
+            self.master_of(key, witness) != old && is_whole(&self.nodes[witness])
+        });
     }
 
     /// The node that has the hash slot of a key, as `witness` sees it.
@@ -341,7 +384,7 @@ fn view(node: &RedisServer) -> BTreeMap<(u16, u16), u16> {
     view
 }
 
-fn info_of_cluster(node: &RedisServer) -> bool {
+fn is_whole(node: &RedisServer) -> bool {
     let text = node.cli(&["CLUSTER", "INFO"]);
     let line = |it: &str| text.lines().any(|line| line.trim() == it);
     line("cluster_state:ok") && line("cluster_slots_ok:16384")
