@@ -9,7 +9,9 @@ use guard_core::{
     guard_settings,
 };
 use r2d2::Pool;
-use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError};
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+use redis::ConnectionInfo;
+use redis::{Client, IntoConnectionInfo, RedisError};
 
 use crate::fence::counter_name;
 use crate::source::{Credentials, Means, Source};

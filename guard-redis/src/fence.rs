@@ -24,7 +24,7 @@ pub(crate) fn counter_name(slot: &SlotName) -> String {
         return format!("{{{name}}}{SUFFIX}");
     }
     // Whatever stands in braces first decides: a number that hashes like the whole name.
-    let wanted = hash_slot(name.as_bytes());
+    let wanted = hash_slot_of(slot);
     let tag = (0_u64..).find(|tag| hash_slot(tag.to_string().as_bytes()) == wanted);
     format!("{{{}}}{name}{SUFFIX}", tag.unwrap_or_default())
 }

@@ -31,31 +31,29 @@ impl Servers {
         work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         let mut operation = Operation::new(name, budget, brings);
-        let result = match self {
-            Self::One(links) => links.operate(&mut operation, work),
+        let result = match (self, slot) {
+            (Self::One(links), _) => links.operate(&mut operation, work),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.operate(slot, &mut operation, work),
+            (Self::Cluster(cluster), slot) => cluster.operate(slot, &mut operation, work),
         };
-        #[cfg(not(feature = "cluster"))]
-        let _ = slot;
         result.map_err(|failure| operation.error(failure))
     }
 
     /// Tells apart the servers that fail apart.
     pub(crate) fn node(&self, slot: &SlotName) -> NodeId {
-        match self {
-            Self::One(_) => NodeId::default(),
+        match (self, slot) {
+            (Self::One(_), _) => NodeId::default(),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.node(slot),
+            (Self::Cluster(cluster), slot) => cluster.node(slot),
         }
     }
 
     /// One script can work on slots with the same number.
     pub(crate) fn group(&self, slot: &SlotName) -> u16 {
-        match self {
-            Self::One(_) => 0,
+        match (self, slot) {
+            (Self::One(_), _) => 0,
             #[cfg(feature = "cluster")]
-            Self::Cluster(_) => hash_slot_of(slot),
+            (Self::Cluster(_), slot) => hash_slot_of(slot),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The suite's view of real Redis servers; each target builds its guards in its own way.
 
-#![allow(unreachable_pub, reason = "each target is a crate of its own")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each target is a crate of its own"
+)]
 
 use std::process::Command;
 use std::sync::Arc;
