@@ -1,4 +1,7 @@
 #![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/sentinel.md")]
+#![doc = include_str!("../docs/cluster.md")]
+#![doc = include_str!("../docs/failover.md")]
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
 mod address;
