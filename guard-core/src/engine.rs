@@ -17,12 +17,14 @@ use crate::slot::SlotName;
 use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
 use crate::ttl::after;
+use crate::waker::LookTerms;
 
 /// The shared part of a guard. It lives as long as the guard or one of its leases does.
 pub(crate) struct Engine<S: LeaseStore> {
     pub(crate) store: Arc<S>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) look_terms: Arc<LookTerms>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) outages: Outages,
     pub(crate) keeper: Keeper,
@@ -48,10 +50,16 @@ impl<S: LeaseStore> Engine<S> {
             Arc::clone(&gates),
         )
         .map_err(|source| no_thread(Keeper::THREAD_NAME, source))?;
+        let look_terms = Arc::new(LookTerms {
+            clock: Arc::clone(&clock),
+            ttl: settings.ttl,
+            operation_timeout: settings.operation_timeout,
+        });
         Ok(Self {
             store,
             settings,
             clock,
+            look_terms,
             gates,
             outages: Outages::default(),
             keeper,

@@ -18,7 +18,8 @@ use crate::store::{Acquired, LeaseStore, NodeId, Watch};
 use crate::token::LeaseToken;
 use crate::ttl::{Budget, after};
 use crate::wait::{Wait, earlier, pause_until};
-use crate::waiter::{Grant, Verdict, Waiter, Waker};
+use crate::waiter::{Begun, Grant, Paused, Verdict, Waiter};
+use crate::waker::Waker;
 
 /// How often at least a watched slot is looked at: the net under wake-ups that did not come.
 const WATCHED_INTERVAL: Duration = Duration::from_secs(2);
@@ -79,6 +80,8 @@ struct Attempts {
     now: Option<Instant>,
     backoff: Backoff,
     watch: Option<Watch>,
+    /// A look that another thread began.
+    begun: Option<Begun>,
     /// Whether a wake-up caused the next look.
     woken: bool,
     /// When a look that a wake-up caused last found the slot held.
@@ -95,6 +98,8 @@ enum Next {
     End(Verdict),
     /// The entry pauses, or times out if it is late.
     Pause(Duration),
+    /// The same, and whoever hears of a change looks for it.
+    PauseForLook(Duration),
     /// The entry pauses, or fails if it is late.
     Retry(StoreError, Duration),
 }
@@ -117,21 +122,38 @@ impl<S: LeaseStore> Entry<'_, S> {
             }
         }
         loop {
-            let (if_late, pause) = match self.attempt_once(&mut attempts) {
+            let (if_late, pause, invites) = match self.attempt_once(&mut attempts) {
                 Next::End(verdict) => return self.waiter.conclude(verdict),
-                Next::Pause(pause) => (Verdict::TimedOut, pause),
-                Next::Retry(error, pause) => (Verdict::Failed(error), pause),
+                Next::Pause(pause) => (Verdict::TimedOut, pause, false),
+                Next::PauseForLook(pause) => (Verdict::TimedOut, pause, true),
+                Next::Retry(error, pause) => (Verdict::Failed(error), pause, false),
             };
             if self.is_late() {
                 return self.waiter.conclude(if_late);
             }
-            attempts.woken = self.waiter.pause(pause_until(pause, self.deadline));
-            // A holder may change its slot often: this bounds what that costs the store.
+            let until = pause_until(pause, self.deadline);
+            // A holder may change its slot often: this bounds what looks in vain cost the store.
+            let spaced = attempts
+                .woken_in_vain
+                .map(|in_vain| after(in_vain, LOOK_SPACING));
+            if invites {
+                let invited = spaced.unwrap_or_else(Instant::now);
+                match self.waiter.pause_for_look(until, invited) {
+                    Paused::Over => attempts.woken = false,
+                    Paused::Woken => attempts.woken = true,
+                    Paused::Looked(begun) => {
+                        attempts.woken = true;
+                        attempts.begun = Some(begun);
+                        continue;
+                    }
+                }
+            } else {
+                attempts.woken = self.waiter.pause(until);
+            }
             if attempts.woken
-                && let Some(in_vain) = attempts.woken_in_vain
+                && let Some(spaced) = spaced
             {
-                self.waiter
-                    .rest(earlier(after(in_vain, LOOK_SPACING), self.deadline));
+                self.waiter.rest(earlier(spaced, self.deadline));
             }
             if let Some(verdict) = self.waiter.verdict() {
                 return verdict;
@@ -143,12 +165,15 @@ impl<S: LeaseStore> Entry<'_, S> {
         let engine = self.engine;
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
+        let begun = attempts.begun.take();
+        let looked = begun.and_then(|begun| Some((begun.sent, begun.look.end()?)));
         let now = attempts.now.take().unwrap_or_else(Instant::now);
         let budget = Budget::starting(now, engine.settings.operation_timeout);
-        let sent = engine.clock.given(now);
-        let answer = engine
-            .store
-            .acquire(self.slot, &token, engine.settings.ttl, budget);
+        let (sent, answer) = looked.unwrap_or_else(|| {
+            let sent = engine.clock.given(now);
+            let ttl = engine.settings.ttl;
+            (sent, engine.store.acquire(self.slot, &token, ttl, budget))
+        });
         match answer {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
@@ -204,20 +229,26 @@ impl<S: LeaseStore> Entry<'_, S> {
         }
         attempts.woken_in_vain = attempts.woken.then(Instant::now);
         if attempts.watch.is_none() && !self.is_late() {
-            attempts.watch = engine.store.watch(self.slot, &Waker::new(self.waiter));
+            let waker = Waker::of_entry(self.waiter, Arc::clone(&engine.look_terms));
+            attempts.watch = engine.store.watch(self.slot, &waker);
             if attempts.watch.as_ref().is_some_and(Watch::is_healthy) {
                 // What happened between the look and the watch has to be looked for.
                 return Next::Pause(Duration::ZERO);
             }
         }
-        let interval = match &attempts.watch {
-            Some(watch) if watch.is_healthy() => {
-                engine.settings.retry_interval.max(WATCHED_INTERVAL)
-            }
-            _ => engine.settings.retry_interval,
+        let watched = attempts.watch.as_ref().is_some_and(Watch::is_healthy);
+        let interval = if watched {
+            engine.settings.retry_interval.max(WATCHED_INTERVAL)
+        } else {
+            engine.settings.retry_interval
         };
         let expiry = remaining.map_or(Duration::MAX, |time| time.saturating_add(PAST_EXPIRY));
-        Next::Pause(jittered(interval).min(expiry))
+        let pause = jittered(interval).min(expiry);
+        if watched {
+            Next::PauseForLook(pause)
+        } else {
+            Next::Pause(pause)
+        }
     }
 
     fn failed(&self, attempts: &mut Attempts, error: StoreError) -> Next {

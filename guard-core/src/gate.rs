@@ -14,7 +14,8 @@ use crate::store::NodeId;
 use crate::sync::Mutex;
 use crate::token::LeaseToken;
 use crate::ttl::after;
-use crate::waiter::{Grant, Received, Verdict, Waiter, Wake as _};
+use crate::waiter::{Grant, Received, Verdict, Waiter};
+use crate::waker::Wake as _;
 
 const SHARDS: usize = 32;
 

@@ -17,7 +17,8 @@ use crate::store::{Holder, LeaseStore, NodeId, Renewed, Watch};
 use crate::sync::Mutex;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, after};
-use crate::waiter::{Grant, Wake, Waker};
+use crate::waiter::Grant;
+use crate::waker::{Wake, Waker};
 use crate::wards::{Need, Ward};
 
 /// How often a lease is renewed within its TTL.
@@ -295,7 +296,10 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         let renews = settings.auto_renew && self.held_for() < settings.max_hold;
         let mut look = self.care.take_look();
         if self.care.takes_up_watch() {
-            let watch = self.engine.store.watch(&self.slot, &Waker::new(&self));
+            let watch = self
+                .engine
+                .store
+                .watch(&self.slot, &Waker::of_holder(&self));
             look |= watch.as_ref().is_some_and(Watch::is_healthy);
             self.care.keep(watch);
         }

@@ -58,6 +58,7 @@ mod token;
 mod ttl;
 mod wait;
 mod waiter;
+mod waker;
 mod wards;
 mod worker;
 
@@ -82,7 +83,7 @@ pub use store::{
 pub use token::{FencingToken, LeaseToken, OwnerLabel};
 pub use ttl::{Budget, LeaseTtl};
 pub use wait::Wait;
-pub use waiter::Waker;
+pub use waker::{Look, Waker};
 
 /// The target of this library's log lines.
 pub const LOG_TARGET: &str = "sandbox_guard";

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::slot::SlotName;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, LeaseTtl};
-use crate::waiter::Waker;
+use crate::waker::Waker;
 
 /// A backend that keeps leases: Redis, memory, a database.
 ///
@@ -119,7 +119,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Asks for `waker` to be woken when the slot changes, until the answer is dropped. `None` means
     /// that this store cannot tell; the guard then looks at its retry interval. This is the default.
     ///
-    /// A hint: it may come without a change, and a change may come without it.
+    /// A hint: it may come without a change, and a change may come without it. A store that hears of changes
+    /// on a thread of its own may look there on behalf of the entry that waits: [`Waker::look`].
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
         let _ = (slot, waker);
         None

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, GuardConfig, GuardError, HandedOver, Holder, Interrupt,
-    LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Released, Renewed, SandboxExecutionGuard,
-    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, Waker, Watch,
+    LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Look, Registration, Released, Renewed,
+    SandboxExecutionGuard, SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, Waker,
+    Watch,
 };
 use guard_memory::MemoryStore;
+use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, Ordering};
 use shuttle::thread;
 
@@ -29,7 +31,44 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// The memory store with a switch of threads before and after each of its steps.
 #[derive(Clone)]
-struct SteppedStore(MemoryStore);
+struct SteppedStore {
+    memory: MemoryStore,
+    /// Who waits, if the store looks on their behalf when a slot changes.
+    looks_for: Option<Arc<Watchers>>,
+}
+
+#[derive(Default)]
+struct Watchers {
+    number: AtomicU32,
+    wakers: Mutex<Vec<(u32, Waker)>>,
+}
+
+struct Watching(Arc<Watchers>, u32);
+
+impl Registration for Watching {}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut wakers = self.0.wakers.lock().unwrap();
+        wakers.retain(|(number, _)| *number != self.1);
+    }
+}
+
+impl SteppedStore {
+    /// Looks on behalf of all who wait; the answer is there before they end their looks.
+    fn changed(&self, slot: &SlotName) {
+        let Some(watchers) = &self.looks_for else {
+            return;
+        };
+        let wakers = watchers.wakers.lock().unwrap().clone();
+        for (_, waker) in wakers {
+            waker.look(|token, ttl, budget| {
+                let answer = self.acquire(slot, token, ttl, budget);
+                Some(Look::new(move || Some(answer)))
+            });
+        }
+    }
+}
 
 fn step<T>(operation: impl FnOnce() -> T) -> T {
     thread::yield_now();
@@ -46,7 +85,7 @@ impl LeaseStore for SteppedStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
-        step(|| self.0.acquire(slot, token, ttl, budget))
+        step(|| self.memory.acquire(slot, token, ttl, budget))
     }
 
     fn renew(
@@ -56,7 +95,7 @@ impl LeaseStore for SteppedStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
-        step(|| self.0.renew(slot, token, ttl, budget))
+        step(|| self.memory.renew(slot, token, ttl, budget))
     }
 
     fn release(
@@ -65,7 +104,9 @@ impl LeaseStore for SteppedStore {
         token: &LeaseToken,
         budget: Budget,
     ) -> Result<Released, StoreError> {
-        step(|| self.0.release(slot, token, budget))
+        let answer = step(|| self.memory.release(slot, token, budget));
+        self.changed(slot);
+        answer
     }
 
     fn hand_over(
@@ -76,19 +117,25 @@ impl LeaseStore for SteppedStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<HandedOver, StoreError> {
-        step(|| self.0.hand_over(slot, from, to, ttl, budget))
+        step(|| self.memory.hand_over(slot, from, to, ttl, budget))
     }
 
     fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
-        step(|| self.0.holder(slot, budget))
+        step(|| self.memory.holder(slot, budget))
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        step(|| self.0.watch(slot, waker))
+        let Some(watchers) = &self.looks_for else {
+            return step(|| self.memory.watch(slot, waker));
+        };
+        let number = watchers.number.fetch_add(1, Ordering::SeqCst);
+        let mut wakers = watchers.wakers.lock().unwrap();
+        wakers.push((number, waker.clone()));
+        Some(Watch::new(Watching(Arc::clone(watchers), number)))
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.memory.capabilities()
     }
 }
 
@@ -103,8 +150,18 @@ type Guard = Arc<LeaseGuard<SteppedStore>>;
 
 impl World {
     fn new() -> Self {
+        Self::on(None)
+    }
+
+    /// A world whose store looks on behalf of those who wait.
+    fn that_looks() -> Self {
+        Self::on(Some(Arc::default()))
+    }
+
+    fn on(looks_for: Option<Arc<Watchers>>) -> Self {
+        let memory = MemoryStore::new();
         Self {
-            store: SteppedStore(MemoryStore::new()),
+            store: SteppedStore { memory, looks_for },
             key: SandboxIsolationKey::global(),
             inside: Arc::new(AtomicU32::new(0)),
         }
@@ -152,7 +209,7 @@ impl World {
     }
 
     fn assert_free(&self) {
-        assert!(self.store.0.is_empty(), "the slot is free in the end");
+        assert!(self.store.memory.is_empty(), "the slot is free in the end");
     }
 }
 
@@ -317,6 +374,53 @@ fn interrupts_timeouts_and_closings_together_lose_nothing() {
         let _ = (interrupted, hasty);
         patient.unwrap();
         other.unwrap();
+        world.assert_free();
+    });
+}
+
+#[test]
+fn looks_on_behalf_of_waiting_processes_lose_no_slot_and_no_waiter() {
+    check(|| {
+        let world = World::that_looks();
+        let guards = [world.guard_with(1), world.guard_with(1)];
+        let visits: Vec<_> = guards
+            .iter()
+            .flat_map(|guard| [(); 2].map(|()| world.visit(guard, None, None)))
+            .collect();
+        for visit in visits {
+            visit.join().unwrap().unwrap();
+        }
+        world.assert_free();
+    });
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_in_an_interrupt_a_timeout_or_a_closing() {
+    check(|| {
+        let world = World::that_looks();
+        let guards = [(); 4].map(|()| world.guard());
+        let interrupt = Interrupt::new();
+        let lease = guards[0].try_enter(&world.key).unwrap();
+        let interrupted = world.visit(&guards[1], None, Some(&interrupt));
+        let hasty = world.visit(&guards[2], Some(SHORT), None);
+        let closed = world.visit(&guards[3], None, None);
+        let patient = world.visit(&guards[0], None, None);
+        let disturber = {
+            let (interrupt, guard) = (interrupt.clone(), Arc::clone(&guards[3]));
+            thread::spawn(move || {
+                interrupt.interrupt();
+                guard.close();
+            })
+        };
+        lease.close();
+        let reported = matches!(
+            interrupted.join().unwrap(),
+            Err(GuardError::Interrupted { .. })
+        );
+        disturber.join().unwrap();
+        assert_ne!(reported, interrupt.is_interrupted());
+        let _ = (hasty.join().unwrap(), closed.join().unwrap());
+        patient.join().unwrap().unwrap();
         world.assert_free();
     });
 }

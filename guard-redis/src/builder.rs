@@ -16,7 +16,9 @@ use redis::{Client, IntoConnectionInfo, RedisError};
 use crate::fence::counter_name;
 use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
+use crate::take::Take;
 use crate::unanswered::Unanswered;
+use crate::wakeups::LineSettings;
 
 /// The default of `pool_size`. Waiting holds no connection, so this bounds only how many operations run at
 /// the same moment.
@@ -229,18 +231,21 @@ impl RedisGuardBuilder {
                 ),
             )
         })?;
-        let wakeups = source.wakeups(self.wakeups);
-        let capabilities = RedisStore::capabilities(self.fencing, wakeups);
+        let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
         self.config.check(&capabilities)?;
         let timeout = self.config.operation_timeout;
         let means = Means {
             credentials: self.credentials,
             database: self.database,
             pool_size: self.pool_size,
-            wakeups,
-            timeout,
-            grace: self.config.shutdown_grace.unwrap_or(timeout),
-            unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
+            line: LineSettings {
+                wakeups: self.wakeups,
+                operation_timeout: timeout,
+                grace: self.config.shutdown_grace.unwrap_or(timeout),
+                unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
+                take: Arc::new(Take::new(self.fencing)),
+                interests: Arc::default(),
+            },
         };
         let store = source.open(means, capabilities)?;
         Ok(RedisSandboxExecutionGuard {

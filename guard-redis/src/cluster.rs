@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guard_core::{Budget, NodeId, SlotName, StoreError};
+use guard_core::{Budget, NodeId, Registration, SlotName, StoreError, Waker, Watch};
 use parking_lot::{Mutex, RwLock};
 use redis::{ConnectionAddr, ConnectionInfo, RedisError, Value, cmd};
 use scheduled_thread_pool::ScheduledThreadPool;
@@ -15,10 +15,12 @@ use scheduled_thread_pool::ScheduledThreadPool;
 use crate::address::at;
 use crate::dial::{dial, shake_hands, share};
 use crate::fence::hash_slot_of;
+use crate::interests::Interest;
 use crate::links::Links;
 use crate::route::Route;
+use crate::servers::Server;
 use crate::session::{Failure, Operation, Session};
-use crate::unanswered::Unanswered;
+use crate::wakeups::{LineSettings, WakeupLine};
 
 mod map;
 
@@ -36,11 +38,11 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     pool_size: u32,
     worker: Arc<ScheduledThreadPool>,
-    unanswered: Arc<Unanswered>,
+    line: LineSettings,
     /// Protects the map. It is free while a server is asked.
     map: RwLock<Map>,
-    /// Protects the connections to each server, but not their use.
-    links: Mutex<HashMap<Address, Arc<Links>>>,
+    /// Protects which servers there are connections to, but not their use.
+    servers: Mutex<HashMap<Address, Arc<Server>>>,
     /// Whether a failure hints that the map is old.
     stale: AtomicBool,
     /// Whether somebody reads the map: one at a time will do.
@@ -63,7 +65,7 @@ impl Cluster {
         seeds: &[ConnectionInfo],
         pool_size: u32,
         worker: Arc<ScheduledThreadPool>,
-        unanswered: Arc<Unanswered>,
+        line: LineSettings,
         budget: Budget,
     ) -> Result<Self, StoreError> {
         let no_seeds = || StoreError::permanent("there are no addresses of cluster nodes");
@@ -72,9 +74,9 @@ impl Cluster {
             seeds: seeds.iter().filter_map(address_of).collect(),
             pool_size,
             worker,
-            unanswered,
+            line,
             map: RwLock::new(Map::new()),
-            links: Mutex::default(),
+            servers: Mutex::default(),
             stale: AtomicBool::new(false),
             reading: AtomicBool::new(false),
             readings: AtomicUsize::new(0),
@@ -91,24 +93,29 @@ impl Cluster {
         work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let hash_slot = hash_slot_of(slot);
-        let mut server = self.master(hash_slot, operation.budget)?;
+        let mut address = self.master(hash_slot, operation.budget)?;
         for _ in 0..MAX_REDIRECTIONS {
-            let failure = match self.links(&server).operate(operation, &work) {
+            let server = self.server_at(&address);
+            let failure = match server.links.operate(operation, &work) {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,
             };
             operation.asking = false;
-            match redirection(&failure, &server) {
+            match redirection(&failure, &address) {
                 Some(Redirection::Moved(to)) => {
                     self.refresh(&[&to], operation.budget);
                     self.map.write().moved(hash_slot, &to);
-                    server = to;
+                    // Who waits for the slot looks again, and so is told of changes there.
+                    self.line.interests.wake(slot);
+                    address = to;
                 }
                 Some(Redirection::Ask(to)) => {
                     operation.asking = true;
-                    server = to;
+                    address = to;
                 }
-                None => server = self.successor(hash_slot, server, failure, operation.budget)?,
+                None => {
+                    address = self.successor(hash_slot, address, failure, operation.budget)?;
+                }
             }
         }
         Err(Failure::NotSent(StoreError::transient(format!(
@@ -122,10 +129,41 @@ impl Cluster {
         self.map.read().shard(hash_slot_of(slot))
     }
 
-    /// The connections to each server that has hash slots.
-    pub(crate) fn masters(&self) -> Vec<Arc<Links>> {
+    /// Registers an interest in a slot, whichever server has it; `None` where none tells.
+    pub(crate) fn watch(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        let server = self.server(slot);
+        if server.is_some_and(|server| !server.wakeups.is_on()) {
+            return None;
+        }
+        Some(Watch::new(Watching {
+            _interest: self.line.interests.add(slot, waker),
+            slot: slot.clone(),
+            cluster: Arc::clone(self),
+        }))
+    }
+
+    /// Whether a look at `slot` would be told of its next change.
+    pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
+        self.line.interests.contains(slot) && self.tells_of(slot)
+    }
+
+    /// Whether the server that has `slot` tells of changes now. If somebody waits there for the first time, it
+    /// soon will.
+    fn tells_of(&self, slot: &SlotName) -> bool {
+        let server = self.server(slot);
+        server.is_some_and(|server| server.wakeups.is_on() && server.wakeups.is_healthy())
+    }
+
+    /// The server that has `slot`, if anybody knows.
+    pub(crate) fn server(&self, slot: &SlotName) -> Option<Arc<Server>> {
+        let address = self.map.read().master(hash_slot_of(slot)).cloned();
+        address.map(|address| self.server_at(&address))
+    }
+
+    /// All servers that have hash slots.
+    pub(crate) fn masters(&self) -> Vec<Arc<Server>> {
         let masters = self.map.read().masters();
-        masters.iter().map(|server| self.links(server)).collect()
+        masters.iter().map(|it| self.server_at(it)).collect()
     }
 
     fn master(&self, hash_slot: u16, budget: Budget) -> Result<Address, Failure> {
@@ -201,10 +239,8 @@ impl Cluster {
             match self.ask(server, share(budget, order.len() - index)) {
                 Ok(ranges) => {
                     self.stale.store(false, Ordering::Release);
-                    let mut map = self.map.write();
-                    map.update(&ranges);
-                    // In this order: nobody takes the map's lock with the other held.
-                    self.links.lock().retain(|server, _| map.knows(server));
+                    self.map.write().update(&ranges);
+                    self.retire();
                     return Ok(());
                 }
                 Err(error) => failure = error,
@@ -221,27 +257,59 @@ impl Cluster {
             .ok_or_else(|| StoreError::permanent(format!("{ASKING}: the answer is none")))
     }
 
-    fn links(&self, server: &Address) -> Arc<Links> {
-        let mut links = self.links.lock();
-        if let Some(links) = links.get(server) {
-            return Arc::clone(links);
+    /// Gives up the connections to servers that have no hash slots any more.
+    fn retire(&self) {
+        let masters = self.map.read().masters();
+        let is_gone = |address: &Address, _: &mut Arc<Server>| !masters.contains(address);
+        let gone: Vec<_> = self.servers.lock().extract_if(is_gone).collect();
+        for (_, server) in gone {
+            server.wakeups.retire();
         }
-        let route = Route::Direct(self.info(server));
-        let unanswered = Arc::clone(&self.unanswered);
-        let new = Arc::new(Links::new(
-            route,
-            self.pool_size,
-            None,
-            &self.worker,
-            unanswered,
-        ));
-        links.insert(server.clone(), Arc::clone(&new));
-        new
+    }
+
+    fn server_at(&self, address: &Address) -> Arc<Server> {
+        let new = || {
+            let route = Route::Direct(self.info(address));
+            let unanswered = Arc::clone(&self.line.unanswered);
+            Arc::new(Server {
+                links: Links::new(
+                    route.clone(),
+                    self.pool_size,
+                    None,
+                    &self.worker,
+                    unanswered,
+                ),
+                wakeups: WakeupLine::new(route, self.line.clone()),
+            })
+        };
+        let mut servers = self.servers.lock();
+        Arc::clone(servers.entry(address.clone()).or_insert_with(new))
     }
 
     fn info(&self, server: &Address) -> Arc<ConnectionInfo> {
         let addr = at(self.like.addr(), server.host.clone(), server.port);
         Arc::new(self.like.clone().set_addr(addr))
+    }
+}
+
+impl Drop for Cluster {
+    /// Each line waits for its thread when it is dropped: let them end together.
+    fn drop(&mut self) {
+        let servers = self.servers.get_mut();
+        servers.values().for_each(|server| server.wakeups.stop());
+    }
+}
+
+/// A waiter's watch, which follows its slot to another server.
+struct Watching {
+    _interest: Interest,
+    slot: SlotName,
+    cluster: Arc<Cluster>,
+}
+
+impl Registration for Watching {
+    fn is_healthy(&self) -> bool {
+        self.cluster.tells_of(&self.slot)
     }
 }
 

@@ -13,7 +13,17 @@ pub(crate) struct Interests {
     /// The size of `by_slot`: spares operations on slots that nobody waits for its lock. Changed under it.
     slots: AtomicUsize,
     /// Protects the waiters. Wakers are called with it free.
-    by_slot: Mutex<SlotMap<Vec<(u64, Waker)>>>,
+    by_slot: Mutex<SlotMap<Vec<Waiter>>>,
+}
+
+/// Who wants to hear of a slot.
+#[derive(Clone)]
+pub(crate) struct Waiter {
+    pub(crate) number: u64,
+    pub(crate) waker: Waker,
+    /// Whether a look at a change has found the slot held: such a holder changes its slot without leaving it,
+    /// or has rivals that are quicker.
+    pub(crate) disappointed: bool,
 }
 
 impl Interests {
@@ -21,10 +31,11 @@ impl Interests {
     pub(crate) fn add(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Interest {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let mut by_slot = self.by_slot.lock();
-        by_slot
-            .entry(slot.clone())
-            .or_default()
-            .push((number, waker.clone()));
+        by_slot.entry(slot.clone()).or_default().push(Waiter {
+            number,
+            waker: waker.clone(),
+            disappointed: false,
+        });
         self.slots.store(by_slot.len(), Ordering::Release);
         Interest {
             interests: Arc::clone(self),
@@ -37,19 +48,31 @@ impl Interests {
         self.slots.load(Ordering::Acquire) > 0 && self.by_slot.lock().contains_key(slot)
     }
 
+    /// The waiters of a slot.
+    pub(crate) fn of(&self, slot: &SlotName) -> Vec<Waiter> {
+        self.by_slot.lock().get(slot).cloned().unwrap_or_default()
+    }
+
+    /// Notes that a waiter's look found the slot held.
+    pub(crate) fn disappoint(&self, slot: &SlotName, number: u64) {
+        let mut by_slot = self.by_slot.lock();
+        let mut waiters = by_slot.get_mut(slot).into_iter().flatten();
+        if let Some(waiter) = waiters.find(|waiter| waiter.number == number) {
+            waiter.disappointed = true;
+        }
+    }
+
     /// Wakes the waiters of a slot.
+    #[cfg(feature = "cluster")]
     pub(crate) fn wake(&self, slot: &SlotName) {
-        let waiters = self.by_slot.lock().get(slot).cloned();
-        waiters
-            .into_iter()
-            .flatten()
-            .for_each(|(_, waker)| waker.wake());
+        let waiters = self.of(slot);
+        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 
     /// Wakes every waiter.
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.by_slot.lock().values().flatten().cloned().collect();
-        waiters.into_iter().for_each(|(_, waker)| waker.wake());
+        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 }
 
@@ -64,7 +87,7 @@ impl Drop for Interest {
     fn drop(&mut self) {
         let mut by_slot = self.interests.by_slot.lock();
         if let Some(waiters) = by_slot.get_mut(&self.slot) {
-            waiters.retain(|(number, _)| *number != self.number);
+            waiters.retain(|waiter| waiter.number != self.number);
             if waiters.is_empty() {
                 by_slot.remove(&self.slot);
             }

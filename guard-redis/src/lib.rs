@@ -23,6 +23,7 @@ mod servers;
 mod session;
 mod source;
 mod store;
+mod take;
 mod tracked;
 mod unanswered;
 mod wakeups;

@@ -1,5 +1,6 @@
 //! The thread that reads the invalidation connection, and keeps both connections of the wake-ups alive.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use guard_core::{Budget, LOG_TARGET, SlotName, StoreError};
@@ -34,7 +35,7 @@ enum End {
 }
 
 /// Listens until the line is stopped, or the server refuses.
-pub(crate) fn work(line: &Line) {
+pub(crate) fn work(line: &Arc<Line>) {
     let mut pause = FIRST_PAUSE;
     while !line.stopped() {
         let start = Instant::now();
@@ -61,7 +62,7 @@ pub(crate) fn work(line: &Line) {
 }
 
 /// Connects and listens until something ends it.
-fn listen(line: &Line) -> End {
+fn listen(line: &Arc<Line>) -> End {
     let budget = Budget::new(line.operation_timeout);
     let mut invalidation = match line.route.dial(budget) {
         Ok(live) => live,
@@ -113,7 +114,7 @@ fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
 }
 
 /// Passes messages on, and checks both connections now and then.
-fn read(line: &Line, pubsub: &mut PubSub<'_>) -> End {
+fn read(line: &Arc<Line>, pubsub: &mut PubSub<'_>) -> End {
     let mut checked = Instant::now();
     loop {
         if line.stopped() {
@@ -146,15 +147,15 @@ fn next_message(pubsub: &mut PubSub<'_>) -> Result<Option<Msg>, Failure> {
     }
 }
 
-/// Wakes whom a message concerns. What is no list of keys means all keys.
-fn deliver(line: &Line, message: &Msg) {
+/// Looks for, or wakes, whom a message concerns. What is no list of keys means all keys.
+fn deliver(line: &Arc<Line>, message: &Msg) {
     match message.get_payload::<Value>() {
         Ok(Value::Array(keys)) => {
             for key in keys {
                 if let Value::BulkString(key) = key
                     && let Ok(slot) = std::str::from_utf8(&key)
                 {
-                    line.interests.wake(&SlotName::from_store(slot));
+                    line.changed(&SlotName::from_store(slot));
                 }
             }
         }

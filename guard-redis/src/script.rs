@@ -33,7 +33,8 @@ impl Script {
         }
     }
 
-    fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+    /// The command that runs the script.
+    pub(crate) fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.digest)
             .arg(keys.len())

@@ -1,6 +1,8 @@
 //! Commands on one connection, within one operation's budget.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use guard_core::{Budget, LeaseToken, StoreError};
 use redis::{
@@ -8,6 +10,9 @@ use redis::{
 };
 
 use crate::error::{classify, is_answer, is_demoted, is_not_allowed, out_of_time};
+
+/// The least time for reading an answer that is due.
+const SHORTEST_READ: Duration = Duration::from_millis(1);
 
 /// Why a command failed, by what it means for the connection.
 pub(crate) enum Failure {
@@ -33,6 +38,12 @@ impl Failure {
             }
             Self::NotSent(error) => error,
         }
+    }
+
+    /// Whether another server has the slot.
+    pub(crate) fn is_misdirection(&self) -> bool {
+        let redirects = |error: &RedisError| matches!(error.code(), Some("MOVED" | "ASK"));
+        self.is_demotion() || matches!(self, Self::Answer(error) if redirects(error))
     }
 
     /// Whether the server is no master any more: another one is.
@@ -97,6 +108,8 @@ pub(crate) struct Session<'a> {
     pub(crate) asking: bool,
     /// Whether the server may have become a replica without ending the connection.
     pub(crate) may_be_demoted: bool,
+    /// Whether the next command was sent already.
+    sent: bool,
 }
 
 impl<'a> Session<'a> {
@@ -108,24 +121,36 @@ impl<'a> Session<'a> {
             repeated: false,
             asking: false,
             may_be_demoted: false,
+            sent: false,
         }
+    }
+
+    /// A session whose first command was [sent](Self::send) in another one.
+    pub(crate) const fn resumed(connection: &'a mut Connection, budget: Budget) -> Self {
+        let mut session = Self::new(connection, budget);
+        session.sent = true;
+        session
+    }
+
+    /// Sends a command. What it answers is read by the first [`call`](Self::call) of a
+    /// [resumed](Self::resumed) session.
+    pub(crate) fn send(&mut self, command: &Cmd) -> Result<(), Failure> {
+        self.prepare()?;
+        self.connection
+            .send_packed_command(&command.get_packed_command())
+            .map_err(failure)
     }
 
     /// Sends a command and reads its answer within what is left of the budget.
     pub(crate) fn call<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         if self.asking {
-            self.send::<()>(&cmd("ASKING"))?;
+            self.exchange(&cmd("ASKING"))?;
         }
-        self.send(command)
-    }
-
-    fn send<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
-        let remaining = self.budget.remaining();
-        if remaining.is_zero() {
-            return Err(Failure::NotSent(out_of_time("sending")));
-        }
-        self.limit(Some(remaining))?;
-        let value = self.connection.req_command(command).map_err(failure)?;
+        let value = if std::mem::take(&mut self.sent) {
+            self.receive()?
+        } else {
+            self.exchange(command)?
+        };
         let value = value.extract_error().map_err(failure)?;
         redis::from_redis_value(value).map_err(|error| Failure::Connection(error.into()))
     }
@@ -139,8 +164,30 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    fn exchange(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        self.prepare()?;
+        self.connection.req_command(command).map_err(failure)
+    }
+
+    /// Reads the answer to a command that was sent before.
+    fn receive(&mut self) -> Result<Value, Failure> {
+        // It is most likely there already, so even a budget that is spent allows a short look.
+        let remaining = self.budget.remaining().max(SHORTEST_READ);
+        self.limit(Some(remaining))
+            .map_err(|_| Failure::Connection(io::Error::from(io::ErrorKind::TimedOut).into()))?;
+        self.connection.recv_response().map_err(failure)
+    }
+
+    fn prepare(&self) -> Result<(), Failure> {
+        let remaining = self.budget.remaining();
+        if remaining.is_zero() {
+            return Err(Failure::NotSent(out_of_time("sending")));
+        }
+        self.limit(Some(remaining))
+    }
+
     /// Bounds the next reads and writes on the socket.
-    pub(crate) fn limit(&self, timeout: Option<std::time::Duration>) -> Result<(), Failure> {
+    pub(crate) fn limit(&self, timeout: Option<Duration>) -> Result<(), Failure> {
         let set = || {
             self.connection.set_read_timeout(timeout)?;
             self.connection.set_write_timeout(timeout)

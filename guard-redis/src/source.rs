@@ -2,13 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use guard_core::{Budget, Capabilities, ConfigError, StoreError};
 use r2d2::Pool;
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
-use crate::builder::Wakeups;
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
 use crate::connector::Live;
@@ -16,13 +14,12 @@ use crate::links::{Links, start_worker};
 use crate::route::Route;
 #[cfg(feature = "sentinel")]
 use crate::sentinel::Sentinels;
-use crate::servers::Servers;
+use crate::servers::{Server, Servers};
 #[cfg(feature = "cluster")]
 use crate::session::Operation;
 use crate::session::{Failure, Session};
 use crate::store::RedisStore;
-use crate::unanswered::Unanswered;
-use crate::wakeups::WakeupLine;
+use crate::wakeups::{LineSettings, WakeupLine};
 
 /// The one eviction policy under which the server does not drop leases when its memory is full.
 const SAFE_POLICY: &str = "noeviction";
@@ -42,10 +39,7 @@ pub(crate) struct Means {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: Option<i64>,
     pub(crate) pool_size: u32,
-    pub(crate) wakeups: Wakeups,
-    pub(crate) timeout: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) unanswered: Arc<Unanswered>,
+    pub(crate) line: LineSettings,
 }
 
 /// Who we are to a server.
@@ -55,35 +49,27 @@ pub(crate) struct Credentials {
 }
 
 impl Source {
-    /// How waiters learn of changes, if that is what the user wants.
-    pub(crate) const fn wakeups(&self, wanted: Wakeups) -> Wakeups {
-        match self {
-            #[cfg(feature = "cluster")]
-            Self::Cluster(_) => Wakeups::Polling,
-            _ => wanted,
-        }
-    }
-
     /// Connects, within the timeout, and makes the store.
     pub(crate) fn open(
         self,
         means: Means,
         capabilities: Capabilities,
     ) -> Result<RedisStore, ConfigError> {
-        let budget = Budget::new(means.timeout);
+        let budget = Budget::new(means.line.operation_timeout);
         let shown = self.to_string();
         let refuse = |error: StoreError| ConfigError::connect(&shown, error);
-        let (servers, route) = match self {
+        let servers = match self {
             Self::Address(info) => {
                 let route = Route::direct(means.apply(info));
                 let first = greet(&route, budget).map_err(refuse)?;
-                (means.one(&route, first)?, route)
+                means.one(route, first)?
             }
             Self::Pool(info, pool) => {
                 let route = Route::direct(info);
                 greet(&route, budget).map_err(refuse)?;
-                let links = Links::given(route.clone(), pool, Arc::clone(&means.unanswered));
-                (Servers::One(links), route)
+                let unanswered = Arc::clone(&means.line.unanswered);
+                let links = Links::given(route.clone(), pool, unanswered);
+                means.over(links, route)
             }
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels, master_name) => {
@@ -95,50 +81,42 @@ impl Source {
                 let sentinels = Sentinels::new(sentinels, master_name, settings);
                 let route = Route::Sentinel(Arc::new(sentinels));
                 let first = greet(&route, budget).map_err(refuse)?;
-                (means.one(&route, first)?, route)
+                means.one(route, first)?
             }
             #[cfg(feature = "cluster")]
             Self::Cluster(nodes) => {
                 let nodes: Vec<_> = nodes.into_iter().map(|node| means.apply(node)).collect();
-                let Some(first) = nodes.first().cloned() else {
+                if nodes.is_empty() {
                     return Err(ConfigError::setting("nodes", "there are none"));
-                };
+                }
                 if nodes.iter().any(|node| node.redis_settings().db() != 0) {
                     let reason = "a cluster has no other than 0";
                     return Err(ConfigError::setting("database", reason));
                 }
                 let cluster = means.cluster(&nodes, budget)?.map_err(refuse)?;
-                (Servers::Cluster(Arc::new(cluster)), Route::direct(first))
+                Servers::Cluster(Arc::new(cluster))
             }
         };
-        let wakeups = WakeupLine::new(
-            means.wakeups,
-            route,
-            means.timeout,
-            means.grace,
-            Arc::clone(&means.unanswered),
-        );
-        Ok(RedisStore::new(
-            servers,
-            wakeups,
-            means.unanswered,
-            capabilities,
-        ))
+        let LineSettings {
+            unanswered, take, ..
+        } = means.line;
+        Ok(RedisStore::new(servers, unanswered, capabilities, take))
     }
 }
 
 impl Means {
     /// One server, or one master at a time.
-    fn one(&self, route: &Route, first: Live) -> Result<Servers, ConfigError> {
+    fn one(&self, route: Route, first: Live) -> Result<Servers, ConfigError> {
         let worker = start_worker()?;
-        let unanswered = Arc::clone(&self.unanswered);
-        Ok(Servers::One(Links::new(
-            route.clone(),
-            self.pool_size,
-            Some(first),
-            &worker,
-            unanswered,
-        )))
+        let unanswered = Arc::clone(&self.line.unanswered);
+        let size = self.pool_size;
+        let links = Links::new(route.clone(), size, Some(first), &worker, unanswered);
+        Ok(self.over(links, route))
+    }
+
+    fn over(&self, links: Links, route: Route) -> Servers {
+        let wakeups = WakeupLine::new(route, self.line.clone());
+        Servers::One(Server { links, wakeups })
     }
 
     /// An address with the credentials and the database that were set.
@@ -164,13 +142,13 @@ impl Means {
         budget: Budget,
     ) -> Result<Result<Cluster, StoreError>, ConfigError> {
         let worker = start_worker()?;
-        let unanswered = Arc::clone(&self.unanswered);
-        let cluster = Cluster::open(nodes, self.pool_size, worker, unanswered, budget);
+        let line = self.line.clone();
+        let cluster = Cluster::open(nodes, self.pool_size, worker, line, budget);
         Ok(cluster.inspect(|cluster| {
-            for links in cluster.masters() {
+            for server in cluster.masters() {
                 let mut operation = Operation::new("greeting", budget, None);
                 // One that does not answer now may later.
-                let _ = links.operate(&mut operation, warn_of_eviction);
+                let _ = server.links.operate(&mut operation, warn_of_eviction);
             }
         }))
     }

@@ -8,7 +8,6 @@ use guard_core::{
     Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
     LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
-use redis::cmd;
 
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
@@ -16,15 +15,12 @@ use crate::fence::{counter_life, counter_name};
 use crate::script::Script;
 use crate::servers::Servers;
 use crate::session::{Failure, Session};
+use crate::take::{Take, remaining};
 use crate::unanswered::Unanswered;
-use crate::wakeups::WakeupLine;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(1 << 62);
-
-/// What the acquiring scripts answer when the token holds the slot.
-const GRANTED: i64 = -3;
 
 /// How many leases are renewed by one script: few enough that nobody else waits long for the server.
 const RENEWED_TOGETHER: usize = 100;
@@ -35,11 +31,9 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     servers: Servers,
-    wakeups: WakeupLine,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
-    acquire: Script,
-    acquire_fenced: Script,
+    take: Arc<Take>,
     renew: Script,
     release: Script,
     hand_over: Script,
@@ -50,17 +44,15 @@ struct Inner {
 impl RedisStore {
     pub(crate) fn new(
         servers: Servers,
-        wakeups: WakeupLine,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
+        take: Arc<Take>,
     ) -> Self {
         Self(Arc::new(Inner {
             servers,
-            wakeups,
             unanswered,
             capabilities,
-            acquire: Script::new(include_str!("../scripts/acquire.lua")),
-            acquire_fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
+            take,
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
@@ -78,31 +70,6 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Takes the slot by script, or tells who keeps it.
-    fn take(
-        &self,
-        session: &mut Session<'_>,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-    ) -> Result<Acquired, Failure> {
-        let millis = ttl.as_millis().to_string();
-        if !self.capabilities.fencing {
-            let arguments = [token.as_str(), &millis];
-            let answer = self.acquire.run(session, &[slot.as_str()], &arguments)?;
-            return Ok(acquired(answer, None));
-        }
-        let counter = counter_name(slot);
-        let life = counter_life(ttl).to_string();
-        let keys = [slot.as_str(), &counter];
-        let arguments = [token.as_str(), &millis, &life];
-        let (answer, number) = match self.acquire_fenced.run(session, &keys, &arguments)? {
-            Answer::Numbered(answer, number) => (answer, Some(FencingToken::new(number))),
-            Answer::Plain((answer,)) => (answer, None),
-        };
-        Ok(acquired(answer, number))
-    }
-
     fn swap(
         &self,
         session: &mut Session<'_>,
@@ -140,6 +107,9 @@ impl Inner {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Vec<Renewed>, StoreError> {
+        let Some((first, _)) = leases.first() else {
+            return Ok(Vec::new());
+        };
         let counters: Vec<String> = if self.capabilities.fencing {
             leases.iter().map(|(slot, _)| counter_name(slot)).collect()
         } else {
@@ -169,16 +139,13 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        if leases.iter().any(|(slot, _)| self.wakeups.is_watched(slot)) {
-            match self.wakeups.look(None, budget, work) {
+        if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
+            match self.servers.look(first, None, budget, work) {
                 None => {}
                 Some(Err(error)) if error.is_unknown() => {}
                 Some(result) => return result,
             }
         }
-        let Some((first, _)) = leases.first() else {
-            return Ok(Vec::new());
-        };
         self.servers.operate(first, "renew", budget, None, work)
     }
 }
@@ -198,31 +165,19 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
-        let take = |session: &mut Session<'_>| inner.take(session, slot, token, ttl);
+        let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
         let mut doubt = false;
-        if inner.wakeups.is_watched(slot) {
-            match inner.wakeups.look(Some(token), budget, take) {
+        if inner.servers.is_watched(slot) {
+            match inner.servers.look(slot, Some(token), budget, take) {
                 Some(Err(error)) if error.is_unknown() => doubt = true,
                 Some(result) => return result,
                 None => {}
             }
         }
-        let mut set = cmd("SET");
-        let millis = ttl.as_millis();
-        set.arg(slot.as_str())
-            .arg(token.as_str())
-            .arg("NX")
-            .arg("PX")
-            .arg(millis);
         let result = inner
             .servers
             .operate(slot, "acquire", budget, Some(token), |session| {
-                // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
-                // for how long, is it a token at all) the script answers, and takes what has come free since.
-                if !inner.capabilities.fencing && session.call::<Option<String>>(&set)?.is_some() {
-                    return Ok(Acquired::Granted { fencing: None });
-                }
-                take(session)
+                inner.take.run_if_free(session, slot, token, ttl)
             });
         // The look that failed may still take effect: without an answer to this it stays unknown.
         result.map_err(|error| {
@@ -355,8 +310,8 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.wakeups.is_watched(slot)
-            && let Some(Ok(holder)) = inner.wakeups.look(None, budget, ask)
+        if inner.servers.is_watched(slot)
+            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
         {
             return Ok(holder);
         }
@@ -364,7 +319,7 @@ impl LeaseStore for RedisStore {
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.0.wakeups.watch(slot, waker)
+        self.0.servers.watch(slot, waker)
     }
 
     fn node(&self, slot: &SlotName) -> NodeId {
@@ -373,31 +328,6 @@ impl LeaseStore for RedisStore {
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities.clone()
-    }
-}
-
-/// What `acquire_fenced.lua` answers.
-enum Answer {
-    Numbered(i64, u64),
-    Plain((i64,)),
-}
-
-impl redis::FromRedisValue for Answer {
-    fn from_redis_value(value: redis::Value) -> Result<Self, redis::ParsingError> {
-        match redis::from_redis_value_ref(&value) {
-            Ok((answer, number)) => Ok(Self::Numbered(answer, number)),
-            Err(_) => redis::from_redis_value(value).map(Self::Plain),
-        }
-    }
-}
-
-/// What the acquiring scripts answer.
-fn acquired(answer: i64, fencing: Option<FencingToken>) -> Acquired {
-    match answer {
-        GRANTED => Acquired::Granted { fencing },
-        millis => Acquired::Held {
-            remaining: remaining(millis),
-        },
     }
 }
 
@@ -415,9 +345,4 @@ fn not_final() -> StoreError {
         "a command of the token may still be under way, and its connection cannot be ended: \
          the release is not final before `ghost_window` has passed",
     )
-}
-
-/// The remaining TTL from `PTTL`'s answer: negative is none.
-fn remaining(millis: i64) -> Option<Duration> {
-    u64::try_from(millis).ok().map(Duration::from_millis)
 }

@@ -1,7 +1,10 @@
 //! The tracked connection: keys read on it are watched by the server.
 
+use std::sync::Arc;
+
 use guard_core::{Budget, StoreError};
 use parking_lot::{Condvar, Mutex};
+use redis::Cmd;
 
 use crate::connector::Live;
 use crate::error::out_of_time;
@@ -73,22 +76,35 @@ impl Tracked {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, (Failure, Option<Identity>)> {
         let result = work(&mut Session::new(&mut live.connection, budget));
+        self.used(live, generation, result)
+    }
+
+    /// Puts the connection back, or gives it up, after it was used.
+    fn used<T>(
+        &self,
+        live: Live,
+        generation: u64,
+        result: Result<T, Failure>,
+    ) -> Result<T, (Failure, Option<Identity>)> {
         let result = result.map_err(|failure| (failure, live.known.identity.clone()));
         let broken = result.as_ref().is_err_and(|(failure, _)| {
             matches!(failure, Failure::Connection(_)) || failure.is_demotion()
         });
+        self.put_back(generation, (!broken).then_some(live));
+        result
+    }
+
+    fn put_back(&self, generation: u64, live: Option<Live>) {
         let mut state = self.state.lock();
         if state.generation == generation {
-            state.place = if broken {
-                Place::Down
-            } else {
-                Place::Idle(live)
-            };
+            state.place = live.map_or(Place::Down, Place::Idle);
         }
-        drop(state);
-        // All: the one that finds the connection gone wakes nobody else.
-        self.changed.notify_all();
-        result
+        // Who uses the connection wakes the next one when it is done; who finds it gone wakes nobody.
+        if matches!(state.place, Place::Idle(_)) {
+            self.changed.notify_one();
+        } else {
+            self.changed.notify_all();
+        }
     }
 
     /// Like [`use_within`](Self::use_within), but `None` too if the connection is in use.
@@ -97,13 +113,33 @@ impl Tracked {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, (Failure, Option<Identity>)>> {
+        let (live, generation) = self.check_out_if_idle()?;
+        Some(self.use_now(live, generation, budget, work))
+    }
+
+    /// Sends a command if the connection is idle; its answer is received later, maybe in another thread.
+    pub(crate) fn send_if_idle(
+        self: &Arc<Self>,
+        budget: Budget,
+        command: &Cmd,
+    ) -> Option<Result<Sent, (Failure, Option<Identity>)>> {
+        let (mut live, generation) = self.check_out_if_idle()?;
+        let sent = Session::new(&mut live.connection, budget).send(command);
+        Some(match sent {
+            Ok(()) => Ok(Sent {
+                tracked: Arc::clone(self),
+                live: Some(live),
+                generation,
+                budget,
+            }),
+            Err(failure) => self.used(live, generation, Err(failure)),
+        })
+    }
+
+    fn check_out_if_idle(&self) -> Option<(Live, u64)> {
         let mut state = self.state.lock();
-        let generation = state.generation;
         match std::mem::replace(&mut state.place, Place::Busy) {
-            Place::Idle(live) => {
-                drop(state);
-                Some(self.use_now(live, generation, budget, work))
-            }
+            Place::Idle(live) => Some((live, state.generation)),
             other => {
                 state.place = other;
                 None
@@ -130,6 +166,37 @@ impl Tracked {
                     }
                 }
             }
+        }
+    }
+}
+
+/// A command that was sent on the tracked connection, which stays in use until the answer is received.
+pub(crate) struct Sent {
+    tracked: Arc<Tracked>,
+    live: Option<Live>,
+    generation: u64,
+    budget: Budget,
+}
+
+impl Sent {
+    /// Goes on with the work whose first command was sent.
+    pub(crate) fn resume<T>(
+        mut self,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, (Failure, Option<Identity>)> {
+        let Some(mut live) = self.live.take() else {
+            return Err((Failure::NotSent(out_of_time("resuming")), None));
+        };
+        let result = work(&mut Session::resumed(&mut live.connection, self.budget));
+        self.tracked.used(live, self.generation, result)
+    }
+}
+
+impl Drop for Sent {
+    /// A connection with an answer that nobody received is of no use.
+    fn drop(&mut self) {
+        if self.live.is_some() {
+            self.tracked.put_back(self.generation, None);
         }
     }
 }

@@ -15,25 +15,38 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use guard_core::{
-    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
+    Acquired, Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError,
+    Waker, Watch,
 };
 use parking_lot::{Condvar, Mutex};
 
 use crate::builder::Wakeups;
-use crate::interests::{Interest, Interests};
+use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
 use crate::route::Route;
 use crate::session::{Failure, Session};
+use crate::take::Take;
 use crate::tracked::Tracked;
-use crate::unanswered::Unanswered;
+use crate::unanswered::{Identity, Unanswered};
 
 const THREAD_NAME: &str = "guard-wakeups";
 
-/// The wake-ups of a store. The thread and the connections begin with the first wait.
+/// What all lines of a store have in common.
+#[derive(Clone)]
+pub(crate) struct LineSettings {
+    pub(crate) wakeups: Wakeups,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) unanswered: Arc<Unanswered>,
+    pub(crate) take: Arc<Take>,
+    /// Who waits for which slot, whichever server has it.
+    pub(crate) interests: Arc<Interests>,
+}
+
+/// The wake-ups from one server. The thread and the connections begin with the first wait.
 pub(crate) struct WakeupLine {
     line: Arc<Line>,
     grace: Duration,
-    unanswered: Arc<Unanswered>,
     /// Protects the thread and its end, whose sender the thread drops when it is over; `None` before the
     /// start.
     thread: Mutex<Option<(ThreadId, Receiver<()>)>>,
@@ -43,8 +56,10 @@ pub(crate) struct WakeupLine {
 pub(crate) struct Line {
     pub(crate) route: Route,
     pub(crate) operation_timeout: Duration,
-    pub(crate) tracked: Tracked,
+    pub(crate) tracked: Arc<Tracked>,
     pub(crate) interests: Arc<Interests>,
+    unanswered: Arc<Unanswered>,
+    take: Arc<Take>,
     /// Whether changes are told now.
     healthy: AtomicBool,
     /// Whether there is nothing to be had: switched off, refused by the server, or no thread.
@@ -55,70 +70,83 @@ pub(crate) struct Line {
 }
 
 impl WakeupLine {
-    pub(crate) fn new(
-        wakeups: Wakeups,
-        route: Route,
-        operation_timeout: Duration,
-        grace: Duration,
-        unanswered: Arc<Unanswered>,
-    ) -> Self {
+    pub(crate) fn new(route: Route, settings: LineSettings) -> Self {
+        let LineSettings {
+            wakeups,
+            operation_timeout,
+            grace,
+            unanswered,
+            take,
+            interests,
+        } = settings;
         Self {
             line: Arc::new(Line {
                 route,
                 operation_timeout,
-                tracked: Tracked::default(),
-                interests: Arc::default(),
+                tracked: Arc::default(),
+                interests,
+                unanswered,
+                take,
                 healthy: AtomicBool::new(false),
                 off: AtomicBool::new(wakeups == Wakeups::Polling),
                 stop: Mutex::new(false),
                 stopping: Condvar::new(),
             }),
             grace,
-            unanswered,
             thread: Mutex::new(None),
         }
     }
 
     /// Registers an interest in a slot; `None` where the server does not tell.
     pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        if self.line.off.load(Ordering::Acquire) {
-            return None;
-        }
-        if let Err(error) = self.start() {
-            self.line
-                .switch_off(&format!("no thread for wake-ups: {error}"));
-            return None;
-        }
-        Some(Watch::new(Watching {
-            _interest: self.line.interests.add(slot, waker),
-            line: Arc::clone(&self.line),
-        }))
+        self.is_on().then(|| {
+            Watch::new(Watching {
+                _interest: self.line.interests.add(slot, waker),
+                line: Arc::clone(&self.line),
+            })
+        })
     }
 
-    /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
-    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
-    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    /// Whether there is or will be something to be had. Starts the thread if need be.
+    pub(crate) fn is_on(&self) -> bool {
+        if self.line.off.load(Ordering::Acquire) {
+            return false;
+        }
+        let started = self.start();
+        if let Err(error) = &started {
+            self.line
+                .switch_off(&format!("no thread for wake-ups: {error}"));
+        }
+        started.is_ok()
+    }
+
+    /// Whether changes are told now.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.line.is_healthy()
+    }
+
+    /// Asks the thread to end, and does not wait for it.
+    pub(crate) fn stop(&self) {
+        *self.line.stop.lock() = true;
+        self.line.stopping.notify_all();
+    }
+
+    /// Gives the line up, whose server has no slots any more; its thread ends by itself.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn retire(&self) {
+        self.stop();
+        *self.thread.lock() = None;
+    }
+
+    /// Works on the tracked connection: see [`Line::look`].
     pub(crate) fn look<T>(
         &self,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let half = Budget::new(budget.remaining() / 2);
-        let work = |session: &mut Session<'_>| {
-            session.may_be_demoted = self.line.route.moves();
-            work(session)
-        };
-        let (failure, identity) = match self.line.tracked.use_within(half, work)? {
-            Ok(value) => return Some(Ok(value)),
-            // The pool finds the new master at once, the thread a little later.
-            Err((failure, _)) if failure.is_demotion() => return None,
-            Err(failed) => failed,
-        };
-        if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
-            self.unanswered.add(token, identity);
-        }
-        Some(Err(failure.into_store_error("look")))
+        self.line.look(brings, budget, work)
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -145,8 +173,7 @@ impl WakeupLine {
 
 impl Drop for WakeupLine {
     fn drop(&mut self) {
-        *self.line.stop.lock() = true;
-        self.line.stopping.notify_all();
+        self.stop();
         // The last handle may go on the thread itself, which must not wait for its own end.
         if let Some((id, over)) = self.thread.get_mut().take()
             && id != thread::current().id()
@@ -162,6 +189,97 @@ impl Drop for WakeupLine {
 impl Line {
     pub(crate) fn is_healthy(&self) -> bool {
         self.healthy.load(Ordering::Acquire)
+    }
+
+    /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
+    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
+    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    pub(crate) fn look<T>(
+        &self,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        let work = |session: &mut Session<'_>| {
+            session.may_be_demoted = self.route.moves();
+            work(session)
+        };
+        match self.tracked.use_within(half_of(budget), work)? {
+            Ok(value) => Some(Ok(value)),
+            // The pool finds the right server at once.
+            Err((failure, _)) if failure.is_misdirection() => None,
+            Err(failed) => Some(Err(self.note(brings, failed))),
+        }
+    }
+
+    /// Notes a failure of the tracked connection.
+    fn note(
+        &self,
+        brings: Option<&LeaseToken>,
+        (failure, identity): (Failure, Option<Identity>),
+    ) -> StoreError {
+        if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
+            self.unanswered.add(token, identity);
+        }
+        failure.into_store_error("look")
+    }
+
+    /// Tells the waiters of a slot that it changed, and begins to look on behalf of those that invite it.
+    pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
+        for waiter in self.interests.of(slot) {
+            waiter.waker.look(|token, ttl, budget| {
+                let half = half_of(budget);
+                self.begin_look(&waiter, slot.clone(), token.clone(), ttl, half)
+            });
+        }
+    }
+
+    /// Sends a look, which ends in the thread of the entry that it is for. If the tracked connection is in use
+    /// or fails, the entry looks by itself: it has other connections to ask on.
+    fn begin_look(
+        self: &Arc<Self>,
+        waiter: &Waiter,
+        slot: SlotName,
+        token: LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Option<Look> {
+        // Most changes are the holder's end.
+        let if_free = if waiter.disappointed {
+            None
+        } else {
+            self.take.if_free(&slot, &token, ttl)
+        };
+        let expects_free = if_free.is_some();
+        let command = if_free.unwrap_or_else(|| self.take.command(&slot, &token, ttl));
+        let sent = match self.tracked.send_if_idle(budget, &command)? {
+            Ok(sent) => sent,
+            Err(failed) => {
+                self.note(Some(&token), failed);
+                return None;
+            }
+        };
+        let (line, number) = (Arc::clone(self), waiter.number);
+        Some(Look::new(move || {
+            let result = sent.resume(|session| {
+                if expects_free {
+                    line.take.run_if_free(session, &slot, &token, ttl)
+                } else {
+                    line.take.run(session, &slot, &token, ttl)
+                }
+            });
+            let result = match result {
+                Err((failure, _)) if failure.is_misdirection() => return None,
+                result => result.map_err(|failed| line.note(Some(&token), failed)),
+            };
+            if matches!(result, Ok(Acquired::Held { .. })) {
+                line.interests.disappoint(&slot, number);
+            }
+            match result {
+                Err(error) if error.is_unknown() => None,
+                result => Some(result),
+            }
+        }))
     }
 
     /// Wake-ups work from now on. Who waited without them looks, and so registers.
@@ -198,6 +316,11 @@ impl Line {
             self.stopping.wait_for(&mut stop, time);
         }
     }
+}
+
+/// What the tracked connection gets of an operation's time: should this one hang, there are others.
+fn half_of(budget: Budget) -> Budget {
+    Budget::new(budget.remaining() / 2)
 }
 
 /// A waiter's watch.
