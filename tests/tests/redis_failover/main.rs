@@ -9,8 +9,10 @@ mod black_hole;
 mod cluster;
 mod crowd;
 mod demotion;
+mod ghosts;
 mod loss;
 mod sentinel;
+mod wakeups;
 
 use std::env;
 use std::time::Duration;
