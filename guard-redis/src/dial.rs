@@ -47,18 +47,24 @@ pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Live, StoreE
 fn shake_hands<T>(step: &str, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
     call().map_err(|failure| match failure {
         Failure::Answer(error) | Failure::Connection(error) => classify(step, error),
-        Failure::NotSent(error) => error,
+        Failure::NotSent(error) | Failure::Unreplicated(error) => error,
     })
 }
 
 fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+    let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) = info.addr()
+    else {
         return open_at(info.addr().clone(), info, budget, 1);
     };
     let addresses: Vec<SocketAddr> = (host.as_str(), *port)
         .to_socket_addrs()
         .map_err(|error| StoreError::transient("resolving the host's name").with_source(error))?
         .collect();
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        // The server's certificate must carry the host's name, so the library gets that, and tries the addresses
+        // itself, each for the same time.
+        return open_at(info.addr().clone(), info, budget, addresses.len().max(1));
+    }
     let mut failure = StoreError::transient("the host's name has no addresses");
     for (index, address) in addresses.iter().enumerate() {
         let shares = addresses.len() - index;

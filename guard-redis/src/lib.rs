@@ -8,9 +8,12 @@ mod fence;
 mod interests;
 mod links;
 mod listener;
+mod replicas;
 mod script;
 mod session;
 mod store;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod tracked;
 mod unanswered;
 mod wakeups;

@@ -124,7 +124,7 @@ impl Links {
             }
             // Nothing was sent, but the socket may be the reason.
             Err(Failure::NotSent(_)) => link.empty(),
-            Ok(_) | Err(Failure::Answer(_)) => link.give_back_clean(),
+            Ok(_) | Err(Failure::Answer(_) | Failure::Unreplicated(_)) => link.give_back_clean(),
         }
         result
     }

@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     Connection(RedisError),
     /// The command was not sent.
     NotSent(StoreError),
+    /// The command was executed, but a failover may still undo it: too few replicas have it. The connection is
+    /// fine.
+    Unreplicated(StoreError),
 }
 
 impl Failure {
@@ -23,6 +26,7 @@ impl Failure {
             Self::Answer(error) => classify(operation, error),
             Self::Connection(error) => classify(operation, error).with_unknown_outcome(),
             Self::NotSent(error) => error,
+            Self::Unreplicated(error) => error.with_unknown_outcome(),
         }
     }
 }

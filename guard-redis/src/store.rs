@@ -14,6 +14,7 @@ use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
 use crate::fence::{counter_life, counter_name};
 use crate::links::Links;
+use crate::replicas::Replicas;
 use crate::script::Script;
 use crate::session::{Failure, Session};
 use crate::unanswered::Unanswered;
@@ -38,6 +39,7 @@ struct Inner {
     wakeups: WakeupLine,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
+    min_replicas: Replicas,
     acquire: Script,
     acquire_fenced: Script,
     renew: Script,
@@ -53,12 +55,14 @@ impl RedisStore {
         wakeups: WakeupLine,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
+        min_replicas: u32,
     ) -> Self {
         Self(Arc::new(Inner {
             links,
             wakeups,
             unanswered,
             capabilities,
+            min_replicas: Replicas(min_replicas),
             acquire: Script::new(include_str!("../scripts/acquire.lua")),
             acquire_fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
             renew: Script::new(include_str!("../scripts/renew.lua")),
@@ -78,8 +82,22 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Takes the slot by script, or tells who keeps it.
+    /// Takes the slot by script and has it acknowledged, or tells who keeps it.
     fn take(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+    ) -> Result<Acquired, Failure> {
+        let acquired = self.take_here(session, slot, token, ttl)?;
+        if matches!(acquired, Acquired::Granted { .. }) {
+            self.min_replicas.acknowledge(session)?;
+        }
+        Ok(acquired)
+    }
+
+    fn take_here(
         &self,
         session: &mut Session<'_>,
         slot: &SlotName,
@@ -103,7 +121,22 @@ impl Inner {
         Ok(acquired(answer, number))
     }
 
+    /// Passes the slot on and has it acknowledged.
     fn swap(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        tokens: [&LeaseToken; 2],
+        ttl: LeaseTtl,
+    ) -> Result<HandedOver, Failure> {
+        let handed = self.swap_here(session, slot, tokens, ttl)?;
+        if matches!(handed, HandedOver::Granted { .. }) {
+            self.min_replicas.acknowledge(session)?;
+        }
+        Ok(handed)
+    }
+
+    fn swap_here(
         &self,
         session: &mut Session<'_>,
         slot: &SlotName,
@@ -139,7 +172,7 @@ impl Inner {
         leases: &[(SlotName, LeaseToken)],
         ttl: LeaseTtl,
         budget: Budget,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
         let counters: Vec<String> = if self.capabilities.fencing {
             leases.iter().map(|(slot, _)| counter_name(slot)).collect()
         } else {
@@ -153,16 +186,22 @@ impl Inner {
 
         let work = |session: &mut Session<'_>| {
             let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
-            Ok(answers
-                .into_iter()
-                .map(|held| {
-                    if held == 1 {
-                        Renewed::Renewed
-                    } else {
-                        Renewed::NotHeld
-                    }
-                })
-                .collect())
+            let acknowledged = if answers.contains(&1) {
+                self.min_replicas.acknowledge(session)
+            } else {
+                Ok(())
+            };
+            let renewed = match acknowledged {
+                Ok(()) => Ok(Renewed::Renewed),
+                // A lease that is not held is so all the same.
+                Err(failure @ Failure::Unreplicated(_)) => Err(failure.into_store_error("renew")),
+                Err(failure) => return Err(failure),
+            };
+            let outcome = |held| match held {
+                1 => renewed.clone(),
+                _ => Ok(Renewed::NotHeld),
+            };
+            Ok(answers.into_iter().map(outcome).collect())
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
@@ -214,6 +253,7 @@ impl LeaseStore for RedisStore {
                 // The plain command decides a free slot in one round trip. What it leaves open (whose is it,
                 // for how long, is it a token at all) the script answers, and takes what has come free since.
                 if !inner.capabilities.fencing && session.call::<Option<String>>(&set)?.is_some() {
+                    inner.min_replicas.acknowledge(session)?;
                     return Ok(Acquired::Granted { fencing: None });
                 }
                 take(session)
@@ -236,11 +276,10 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
         let lease = [(slot.clone(), token.clone())];
-        let answers = self.0.renew_together(&lease, ttl, budget)?;
+        let mut answers = self.0.renew_together(&lease, ttl, budget)?.into_iter();
         answers
-            .first()
-            .copied()
-            .ok_or_else(|| StoreError::permanent("renew: no answer"))
+            .next()
+            .unwrap_or_else(|| Err(StoreError::permanent("renew: no answer")))
     }
 
     fn renew_many(
@@ -252,7 +291,7 @@ impl LeaseStore for RedisStore {
         let mut results = Vec::with_capacity(leases.len());
         for leases in leases.chunks(RENEWED_TOGETHER) {
             match self.0.renew_together(leases, ttl, budget) {
-                Ok(answers) => results.extend(answers.into_iter().map(Ok)),
+                Ok(answers) => results.extend(answers),
                 Err(error) => results.extend(leases.iter().map(|_| Err(error.clone()))),
             }
         }

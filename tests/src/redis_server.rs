@@ -72,9 +72,7 @@ impl RedisServer {
             directory: tempfile::tempdir().expect("a temporary directory"),
         };
         for _ in 0..ATTEMPTS {
-            let port =
-                TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
-            this.port = port.expect("a free port").port();
+            this.port = free_port();
             if this.launch() {
                 return this;
             }
@@ -217,6 +215,17 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A port that is free now.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    port.expect("a free port").port()
 }
 
 /// Whether a process is there and has not ended; the watcher has not taken note of its end yet.

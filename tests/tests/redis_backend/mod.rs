@@ -1,7 +1,12 @@
 //! The suite's view of a real Redis server; each target builds its guards in its own way.
 
-#![allow(unreachable_pub, reason = "each target is a crate of its own")]
+#![allow(
+    unreachable_pub,
+    dead_code,
+    reason = "each target is a crate of its own, and uses its own part"
+)]
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +19,14 @@ use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {
     name: &'static str,
-    customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
+    url: String,
+    customise: Customise,
     guard: RedisSandboxExecutionGuard,
     server: RedisServer,
+    environment: Vec<(&'static str, OsString)>,
 }
+
+type Customise = Box<dyn Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync>;
 
 impl Redis {
     /// Starts a server and makes guards on it as `customise` says.
@@ -26,14 +35,33 @@ impl Redis {
         customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
     ) -> Self {
         let server = RedisServer::start();
-        let guard = customise(RedisSandboxExecutionGuard::builder(server.url()));
+        let url = server.url();
+        Self::on(name, server, url, customise)
+    }
+
+    /// Makes guards on a server at `url` as `customise` says.
+    pub fn on(
+        name: &'static str,
+        server: RedisServer,
+        url: String,
+        customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
+    ) -> Self {
+        let guard = customise(RedisSandboxExecutionGuard::builder(&*url));
         let guard = guard.build().expect("the server that was just started");
         Self {
             name,
-            customise,
+            url,
+            customise: Box::new(customise),
             guard,
             server,
+            environment: Vec::new(),
         }
+    }
+
+    /// Other processes get this variable.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     fn keys(&self, pattern: &str) -> Vec<String> {
@@ -54,7 +82,7 @@ impl Backend for Redis {
     }
 
     fn guard(&self, config: GuardConfig) -> Result<Arc<dyn SandboxExecutionGuard>, ConfigError> {
-        let builder = RedisSandboxExecutionGuard::builder(self.server.url()).settings(config);
+        let builder = RedisSandboxExecutionGuard::builder(&*self.url).settings(config);
         Ok(Arc::new((self.customise)(builder).build()?))
     }
 
@@ -64,7 +92,8 @@ impl Backend for Redis {
 
     fn another_process(&self) -> Option<Command> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lease_holder"));
-        command.arg(self.server.url());
+        command.arg(&self.url);
+        command.envs(self.environment.iter().cloned());
         Some(command)
     }
 }
