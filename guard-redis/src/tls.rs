@@ -142,6 +142,8 @@ pub(crate) fn refusal(error: &RedisError) -> Option<String> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied
+            // What its authority, or one of the same name, did not sign.
+            | AlertDescription::DecryptError
             | AlertDescription::HandshakeFailure,
         ) => format!("the server does not accept our certificate, or misses one (see `{CLIENT}`)"),
         Error::InvalidMessage(_) => "the server does not speak TLS at this port".to_owned(),
@@ -155,7 +157,8 @@ pub(crate) fn refusal(error: &RedisError) -> Option<String> {
 
 fn distrust(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => {
+        // The signature is bad if an authority of the same name is trusted.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("the server's certificate is signed by nobody who is trusted here (see `{CA}`)")
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

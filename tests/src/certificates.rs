@@ -19,6 +19,12 @@ impl Certificates {
     /// Makes certificates; the server's is for the hosts `names`.
     #[must_use]
     pub fn new(names: &[&str]) -> Self {
+        Self::by("authority of a test", names)
+    }
+
+    /// Makes certificates of an authority of this name.
+    #[must_use]
+    pub fn by(authority: &str, names: &[&str]) -> Self {
         let this = Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
         };
@@ -27,7 +33,7 @@ impl Certificates {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params
             .distinguished_name
-            .push(DnType::CommonName, "authority of a test");
+            .push(DnType::CommonName, authority);
         let key = KeyPair::generate().expect("a key");
         let ca = CertifiedIssuer::self_signed(params, key).expect("a certificate");
         this.write("ca.pem", &ca.pem());
