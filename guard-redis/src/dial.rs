@@ -13,6 +13,7 @@ use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionI
 use crate::connector::{Known, Live};
 use crate::error::{classify, out_of_time};
 use crate::session::{Failure, Session};
+use crate::socket::open_within;
 use crate::unanswered::Identity;
 
 const CONNECTING: &str = "connecting";
@@ -52,9 +53,14 @@ fn shake_hands<T>(step: &str, call: impl FnOnce() -> Result<T, Failure>) -> Resu
 }
 
 fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
-    let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) = info.addr()
-    else {
-        return open_at(info.addr().clone(), info, budget, 1);
+    let (host, port) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host, port),
+        ConnectionAddr::Unix(path) => {
+            let info = info.clone();
+            let open = move || open_at(info.addr().clone(), &info, budget, 1);
+            return open_within(budget, path, open)?;
+        }
+        other => return open_at(other.clone(), info, budget, 1),
     };
     let addresses: Vec<SocketAddr> = (host.as_str(), *port)
         .to_socket_addrs()

@@ -11,6 +11,7 @@ mod listener;
 mod replicas;
 mod script;
 mod session;
+mod socket;
 mod store;
 #[cfg(feature = "tls-rustls")]
 mod tls;

@@ -1,11 +1,12 @@
 //! Unix sockets: they fail in time, and what went unanswered on one comes to an end.
 
+use std::fs;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::eventually;
 use guard_conformance::redis_server::{RedisServer, Setup};
+use guard_conformance::{PATIENCE, eventually, together};
 use guard_core::{Budget, LeaseStore, Released};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 use tempfile::TempDir;
@@ -21,10 +22,18 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("a b").tempdir().unwrap();
         let socket = directory.path().join("redis.sock");
         let server = RedisServer::start_with(Setup {
-            arguments: vec!["--unixsocket".to_owned(), socket.display().to_string()],
+            arguments: [&["--unixsocket", &socket.display().to_string()], arguments]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             ..Setup::default()
         });
         Self {
@@ -81,11 +90,46 @@ fn a_connection_whose_command_went_unanswered_is_ended_at_the_server() {
     scene.server.cont_process();
     assert!(answer.expect_err("a stopped server").is_unknown());
     assert!(store.in_doubt(&token));
-    let budget = || Budget::new(guard_conformance::PATIENCE);
+    let budget = || Budget::new(PATIENCE);
     let released: Released = store.release(&slot, &token, budget()).unwrap();
     assert!(!store.in_doubt(&token), "{released:?}");
     thread::sleep(SLACK / 10);
     assert_eq!(scene.server.cli(&["EXISTS", slot.as_str()]), "0");
+}
+
+/// A socket's queue of connections fills up while its server is stopped; after that, connecting hangs in the
+/// operating system.
+#[test]
+fn a_socket_whose_queue_is_full_costs_the_operation_timeout() {
+    const CALLERS: usize = 6;
+    let scene = Scene::with(&["--tcp-backlog", "1"]);
+    let guard = scene.builder().build().unwrap();
+    scene.server.stop_process();
+    for _ in 0..3 {
+        together(CALLERS, |caller| {
+            let before = Instant::now();
+            let error = guard.try_enter(&key(&caller.to_string()));
+            let took = before.elapsed();
+            assert!(error.expect_err("a stopped server").is_transient());
+            assert!(took < OPERATION_TIMEOUT + SLACK, "{took:?}");
+        });
+    }
+    eventually("one thread at most is left behind", || hanging() <= 1);
+    scene.server.cont_process();
+    for caller in 0..CALLERS {
+        let entered = guard.try_enter_for(&key(&caller.to_string()), PATIENCE);
+        drop(entered.unwrap());
+    }
+    eventually("no thread is left behind", || hanging() == 0);
+}
+
+/// How many threads are opening sockets.
+fn hanging() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim() == "guard-socket")
+        .count()
 }
 
 #[test]
