@@ -13,7 +13,7 @@ use crate::error::classify;
 use crate::session::{Failure, Session};
 
 /// The share of the time that is left which the answer to `WAIT` has for its way.
-const FOR_THE_WAY: u32 = 10;
+const FOR_THE_WAY: u32 = 5;
 
 /// How many replicas must acknowledge a write.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use guard_redis::{
     SandboxExecutionGuard, SandboxIsolationKey,
 };
 
-const OPERATION_TIMEOUT: Duration = Duration::from_millis(600);
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// What a noisy machine may add to a bound that is promised.
 const SLACK: Duration = Duration::from_millis(1_500);
 
