@@ -14,9 +14,12 @@ use redis::ConnectionInfo;
 use redis::{Client, IntoConnectionInfo, RedisError};
 
 use crate::fence::counter_name;
+use crate::replicas::Replicas;
 use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
 use crate::take::Take;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::{ClientPem, TlsSettings};
 use crate::unanswered::Unanswered;
 use crate::wakeups::LineSettings;
 
@@ -26,6 +29,13 @@ pub const DEFAULT_POOL_SIZE: u32 = 8;
 
 /// The default of `ghost_window`: 60 s.
 pub const DEFAULT_GHOST_WINDOW: Duration = Duration::from_secs(60);
+
+/// What an address looks like.
+const FORMS: &str = if cfg!(feature = "tls-rustls") {
+    "redis[s]://[user:password@]host[:port][/database] or unix:///path"
+} else {
+    "redis://[user:password@]host[:port][/database] or unix:///path (rediss:// needs the feature `tls-rustls`)"
+};
 
 /// A guard whose slots are keys in Redis.
 ///
@@ -122,6 +132,9 @@ pub struct RedisGuardBuilder {
     fencing: bool,
     ghost_window: Duration,
     kill_unanswered: bool,
+    min_replicas: u32,
+    #[cfg(feature = "tls-rustls")]
+    tls: TlsSettings,
 }
 
 /// How a waiting thread learns that a slot has come free.
@@ -148,6 +161,9 @@ impl RedisGuardBuilder {
             fencing: false,
             ghost_window: DEFAULT_GHOST_WINDOW,
             kill_unanswered: true,
+            min_replicas: 0,
+            #[cfg(feature = "tls-rustls")]
+            tls: TlsSettings::default(),
         }
     }
 
@@ -207,6 +223,39 @@ impl RedisGuardBuilder {
         self
     }
 
+    /// How many replicas must have a grant, a renewal or a hand-over before it counts: each is followed by
+    /// `WAIT`, within the operation timeout. An entry that too few replicas acknowledge fails as transient and
+    /// leaves the slot free; a renewal that they do not acknowledge does not prolong the lease. Only a number not
+    /// less than that of the replicas which may become the master keeps leases through a failover; fewer make
+    /// their loss less likely. Default 0: none.
+    pub const fn min_replicas(mut self, replicas: u32) -> Self {
+        self.min_replicas = replicas;
+        self
+    }
+
+    /// The certificates, in PEM, of the authorities whose word counts for the server's certificate, instead of
+    /// those that the operating system trusts. For `rediss://` addresses.
+    #[cfg(feature = "tls-rustls")]
+    pub fn tls_ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca_certificate = Some(pem.into());
+        self
+    }
+
+    /// The certificate that the guard shows to the server, with its intermediates if there are any, and its
+    /// private key, both in PEM. For `rediss://` addresses whose server asks for one.
+    #[cfg(feature = "tls-rustls")]
+    pub fn tls_client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.client = Some(ClientPem {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        self
+    }
+
     /// Connects and makes the guard, within the operation timeout.
     ///
     /// # Errors
@@ -225,29 +274,29 @@ impl RedisGuardBuilder {
         let source = self.source.map_err(|error| {
             ConfigError::setting(
                 "address",
-                format!(
-                    "it is not of the form redis://[user:password@]host[:port][/database]: {}",
-                    error.category()
-                ),
+                format!("it is not of the form {FORMS}: {}", error.category()),
             )
         })?;
         let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
         self.config.check(&capabilities)?;
         let timeout = self.config.operation_timeout;
+        let replicas = Replicas(self.min_replicas);
         let means = Means {
             credentials: self.credentials,
             database: self.database,
             pool_size: self.pool_size,
+            #[cfg(feature = "tls-rustls")]
+            tls: self.tls,
             line: LineSettings {
                 wakeups: self.wakeups,
                 operation_timeout: timeout,
                 grace: self.config.shutdown_grace.unwrap_or(timeout),
                 unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
-                take: Arc::new(Take::new(self.fencing)),
+                take: Arc::new(Take::new(self.fencing, replicas)),
                 interests: Arc::default(),
             },
         };
-        let store = source.open(means, capabilities)?;
+        let store = source.open(means, capabilities, replicas)?;
         Ok(RedisSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })
@@ -266,6 +315,7 @@ impl fmt::Debug for RedisGuardBuilder {
             .field("fencing", &self.fencing)
             .field("ghost_window", &self.ghost_window)
             .field("kill_unanswered", &self.kill_unanswered)
-            .finish()
+            .field("min_replicas", &self.min_replicas)
+            .finish_non_exhaustive()
     }
 }

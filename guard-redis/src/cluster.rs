@@ -197,7 +197,7 @@ impl Cluster {
                 self.stale.store(true, Ordering::Release);
                 return Err(failure);
             }
-            Failure::Answer(_) => return Err(failure),
+            Failure::Answer(_) | Failure::Unreplicated(_) => return Err(failure),
             Failure::Connection(_) | Failure::NotSent(_) | Failure::Demoted => {}
         }
         // If no time is left now, the next operation reads the map first.

@@ -14,6 +14,7 @@ use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionI
 use crate::connector::{Known, Live};
 use crate::error::{classify, out_of_time};
 use crate::session::{Failure, Session};
+use crate::socket::open_within;
 use crate::unanswered::Identity;
 
 const CONNECTING: &str = "connecting";
@@ -63,13 +64,24 @@ pub(crate) fn share(budget: Budget, shares: usize) -> Budget {
 }
 
 fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return open_at(info.addr().clone(), info, budget, 1);
+    let (host, port) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host, port),
+        ConnectionAddr::Unix(path) => {
+            let info = info.clone();
+            let open = move || open_at(info.addr().clone(), &info, budget, 1);
+            return open_within(budget, path, open)?;
+        }
+        other => return open_at(other.clone(), info, budget, 1),
     };
     let addresses: Vec<SocketAddr> = (host.as_str(), *port)
         .to_socket_addrs()
         .map_err(|error| StoreError::transient("resolving the host's name").with_source(error))?
         .collect();
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        // The server's certificate must carry the host's name, so the library gets that, and tries the addresses
+        // itself, each for the same time.
+        return open_at(info.addr().clone(), info, budget, addresses.len().max(1));
+    }
     let mut failure = StoreError::transient("the host's name has no addresses");
     for (index, address) in addresses.iter().enumerate() {
         let shares = addresses.len() - index;

@@ -70,6 +70,8 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
         (transient, format!("the server answered {code}"))
     } else if error.is_timeout() {
         (true, "no answer within the operation timeout".to_owned())
+    } else if let Some(reason) = refused_by_tls(&error) {
+        (false, reason)
     } else if error.is_connection_refusal() {
         (true, "the connection was refused".to_owned())
     } else if error.kind() == ErrorKind::Io {
@@ -84,6 +86,14 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
         StoreError::permanent(message)
     };
     classified.with_source(error)
+}
+
+#[cfg(feature = "tls-rustls")]
+use crate::tls::refusal as refused_by_tls;
+
+#[cfg(not(feature = "tls-rustls"))]
+const fn refused_by_tls(_: &RedisError) -> Option<String> {
+    None
 }
 
 /// The operation's time was over before a step of it could begin.

@@ -15,15 +15,19 @@ mod fence;
 mod interests;
 mod links;
 mod listener;
+mod replicas;
 mod route;
 mod script;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod servers;
 mod session;
+mod socket;
 mod source;
 mod store;
 mod take;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod tracked;
 mod unanswered;
 mod wakeups;

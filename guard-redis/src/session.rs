@@ -25,6 +25,9 @@ pub(crate) enum Failure {
     Demoted,
     /// The command was not sent.
     NotSent(StoreError),
+    /// The command was executed, but a failover may still undo it: too few replicas have it. The connection is
+    /// fine.
+    Unreplicated(StoreError),
 }
 
 impl Failure {
@@ -37,6 +40,7 @@ impl Failure {
                 StoreError::transient(format!("{operation}: the server is no master any more"))
             }
             Self::NotSent(error) => error,
+            Self::Unreplicated(error) => error.with_unknown_outcome(),
         }
     }
 
@@ -51,7 +55,7 @@ impl Failure {
         match self {
             Self::Answer(error) => is_demoted(error),
             Self::Demoted => true,
-            Self::Connection(_) | Self::NotSent(_) => false,
+            Self::Connection(_) | Self::NotSent(_) | Self::Unreplicated(_) => false,
         }
     }
 }

@@ -11,6 +11,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 use crate::cluster::Cluster;
 use crate::connector::Live;
 use crate::links::{Links, start_worker};
+use crate::replicas::Replicas;
 use crate::route::Route;
 #[cfg(feature = "sentinel")]
 use crate::sentinel::Sentinels;
@@ -19,6 +20,8 @@ use crate::servers::{Server, Servers};
 use crate::session::Operation;
 use crate::session::{Failure, Session};
 use crate::store::RedisStore;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::TlsSettings;
 use crate::wakeups::{LineSettings, WakeupLine};
 
 /// The one eviction policy under which the server does not drop leases when its memory is full.
@@ -39,6 +42,8 @@ pub(crate) struct Means {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: Option<i64>,
     pub(crate) pool_size: u32,
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) tls: TlsSettings,
     pub(crate) line: LineSettings,
 }
 
@@ -54,17 +59,20 @@ impl Source {
         self,
         means: Means,
         capabilities: Capabilities,
+        replicas: Replicas,
     ) -> Result<RedisStore, ConfigError> {
         let budget = Budget::new(means.line.operation_timeout);
         let shown = self.to_string();
         let refuse = |error: StoreError| ConfigError::connect(&shown, error);
         let servers = match self {
             Self::Address(info) => {
-                let route = Route::direct(means.apply(info));
+                let route = Route::direct(means.apply(info)?);
                 let first = greet(&route, budget).map_err(refuse)?;
                 means.one(route, first)?
             }
             Self::Pool(info, pool) => {
+                #[cfg(feature = "tls-rustls")]
+                means.tls.are_the_pools(&info)?;
                 let route = Route::direct(info);
                 greet(&route, budget).map_err(refuse)?;
                 let unanswered = Arc::clone(&means.line.unanswered);
@@ -78,6 +86,8 @@ impl Source {
                 }
                 // The sentinels' own credentials are not the master's.
                 let settings = means.settings(RedisConnectionInfo::default());
+                let sentinels = sentinels.into_iter().map(|it| means.secure(it));
+                let sentinels = sentinels.collect::<Result<_, _>>()?;
                 let sentinels = Sentinels::new(sentinels, master_name, settings);
                 let route = Route::Sentinel(Arc::new(sentinels));
                 let first = greet(&route, budget).map_err(refuse)?;
@@ -85,7 +95,8 @@ impl Source {
             }
             #[cfg(feature = "cluster")]
             Self::Cluster(nodes) => {
-                let nodes: Vec<_> = nodes.into_iter().map(|node| means.apply(node)).collect();
+                let nodes = nodes.into_iter().map(|node| means.apply(node));
+                let nodes: Vec<_> = nodes.collect::<Result<_, _>>()?;
                 if nodes.is_empty() {
                     return Err(ConfigError::setting("nodes", "there are none"));
                 }
@@ -100,7 +111,13 @@ impl Source {
         let LineSettings {
             unanswered, take, ..
         } = means.line;
-        Ok(RedisStore::new(servers, unanswered, capabilities, take))
+        Ok(RedisStore::new(
+            servers,
+            unanswered,
+            capabilities,
+            take,
+            replicas,
+        ))
     }
 }
 
@@ -119,10 +136,22 @@ impl Means {
         Servers::One(Server { links, wakeups })
     }
 
-    /// An address with the credentials and the database that were set.
-    fn apply(&self, info: ConnectionInfo) -> ConnectionInfo {
+    /// An address with the credentials, the database and the certificates that were set.
+    fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
         let settings = self.settings(info.redis_settings().clone());
-        info.set_redis_settings(settings)
+        self.secure(info.set_redis_settings(settings))
+    }
+
+    /// An address with the certificates that were set.
+    #[cfg(feature = "tls-rustls")]
+    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+        self.tls.clone().apply(info)
+    }
+
+    #[cfg(not(feature = "tls-rustls"))]
+    #[expect(clippy::unnecessary_wraps, reason = "as above")]
+    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+        Ok(info)
     }
 
     fn settings(&self, mut settings: RedisConnectionInfo) -> RedisConnectionInfo {

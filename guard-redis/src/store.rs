@@ -12,6 +12,7 @@ use guard_core::{
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
 use crate::fence::{counter_life, counter_name};
+use crate::replicas::Replicas;
 use crate::script::Script;
 use crate::servers::Servers;
 use crate::session::{Failure, Session};
@@ -34,6 +35,7 @@ struct Inner {
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
     take: Arc<Take>,
+    replicas: Replicas,
     renew: Script,
     release: Script,
     hand_over: Script,
@@ -47,12 +49,14 @@ impl RedisStore {
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
         take: Arc<Take>,
+        replicas: Replicas,
     ) -> Self {
         Self(Arc::new(Inner {
             servers,
             unanswered,
             capabilities,
             take,
+            replicas,
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
@@ -70,7 +74,22 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Passes the slot on and has it acknowledged.
     fn swap(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        tokens: [&LeaseToken; 2],
+        ttl: LeaseTtl,
+    ) -> Result<HandedOver, Failure> {
+        let handed = self.swap_here(session, slot, tokens, ttl)?;
+        if matches!(handed, HandedOver::Granted { .. }) {
+            self.replicas.acknowledge(session)?;
+        }
+        Ok(handed)
+    }
+
+    fn swap_here(
         &self,
         session: &mut Session<'_>,
         slot: &SlotName,
@@ -106,7 +125,7 @@ impl Inner {
         leases: &[&(SlotName, LeaseToken)],
         ttl: LeaseTtl,
         budget: Budget,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
         let Some((first, _)) = leases.first() else {
             return Ok(Vec::new());
         };
@@ -126,16 +145,22 @@ impl Inner {
             if answers.contains(&0) {
                 session.confirm()?;
             }
-            Ok(answers
-                .into_iter()
-                .map(|held| {
-                    if held == 1 {
-                        Renewed::Renewed
-                    } else {
-                        Renewed::NotHeld
-                    }
-                })
-                .collect())
+            let acknowledged = if answers.contains(&1) {
+                self.replicas.acknowledge(session)
+            } else {
+                Ok(())
+            };
+            let renewed = match acknowledged {
+                Ok(()) => Ok(Renewed::Renewed),
+                // A lease that is not held is so all the same.
+                Err(failure @ Failure::Unreplicated(_)) => Err(failure.into_store_error("renew")),
+                Err(failure) => return Err(failure),
+            };
+            let outcome = |held| match held {
+                1 => renewed.clone(),
+                _ => Ok(Renewed::NotHeld),
+            };
+            Ok(answers.into_iter().map(outcome).collect())
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
@@ -197,11 +222,10 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
         let lease = (slot.clone(), token.clone());
-        let answers = self.0.renew_together(&[&lease], ttl, budget)?;
+        let mut answers = self.0.renew_together(&[&lease], ttl, budget)?.into_iter();
         answers
-            .first()
-            .copied()
-            .ok_or_else(|| StoreError::permanent("renew: no answer"))
+            .next()
+            .unwrap_or_else(|| Err(StoreError::permanent("renew: no answer")))
     }
 
     fn renew_many(
@@ -222,10 +246,9 @@ impl LeaseStore for RedisStore {
         for group in order.chunk_by(|(one, _), (other, _)| one == other) {
             for places in group.chunks(RENEWED_TOGETHER) {
                 let together: Vec<_> = places.iter().map(|&(_, index)| &leases[index]).collect();
-                let answers = match inner.renew_together(&together, ttl, budget) {
-                    Ok(answers) => answers.into_iter().map(Ok).collect(),
-                    Err(error) => vec![Err(error); places.len()],
-                };
+                let answers = inner
+                    .renew_together(&together, ttl, budget)
+                    .unwrap_or_else(|error| vec![Err(error); places.len()]);
                 for (answer, &(_, index)) in answers.into_iter().zip(places) {
                     results[index] = answer;
                 }

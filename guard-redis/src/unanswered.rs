@@ -46,16 +46,13 @@ impl Identity {
     }
 
     fn parse(info: &str, server: &Arc<ConnectionInfo>) -> Option<Self> {
-        let field = |name: &str| {
-            let mut fields = info.split_ascii_whitespace();
-            fields
-                .find_map(|field| field.strip_prefix(name))
-                .map(str::to_owned)
-        };
+        // The address of a Unix socket is its path, which may contain spaces; what follows is known.
+        let (id, rest) = info.strip_prefix("id=")?.split_once(" addr=")?;
+        let (address, _) = rest.split_once(" laddr=")?;
         Some(Self {
             server: Arc::clone(server),
-            id: field("id=")?,
-            address: field("addr=")?,
+            id: id.to_owned(),
+            address: address.to_owned(),
         })
     }
 
@@ -209,6 +206,9 @@ mod tests {
             (identity.id.as_str(), identity.address.as_str()),
             ("17", "127.0.0.1:5000")
         );
+        let info = "id=8 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8\n";
+        let identity = Identity::parse(info, &server).unwrap();
+        assert_eq!(identity.address, "/tmp/a b/redis.sock:0");
         assert!(Identity::parse("addr=127.0.0.1:5000", &server).is_none());
     }
 }

@@ -80,7 +80,11 @@ impl RedisServer {
             directory: tempfile::tempdir().expect("a temporary directory"),
         };
         for _ in 0..ATTEMPTS {
-            this.port = free_port(this.setup.bus);
+            this.port = if this.setup.bus {
+                free_port_with_bus()
+            } else {
+                free_port()
+            };
             if this.launch() {
                 return this;
             }
@@ -231,15 +235,22 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port(bus: bool) -> u16 {
+/// A port that is free now.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    port.expect("a free port").port()
+}
+
+fn free_port_with_bus() -> u16 {
     loop {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
-        let port = free.expect("a free port").port();
-        let above = || {
-            let above = port.checked_add(BUS)?;
-            TcpListener::bind((Ipv4Addr::LOCALHOST, above)).ok()
-        };
-        if !bus || above().is_some() {
+        let port = free_port();
+        let above = port.checked_add(BUS);
+        if above.is_some_and(|above| TcpListener::bind((Ipv4Addr::LOCALHOST, above)).is_ok()) {
             return port;
         }
     }

@@ -4,12 +4,15 @@
 //! lease_holder ADDRESS PREFIX hold  SCOPE VALUE TTL_MS              holds; closes when it reads a line
 //! lease_holder ADDRESS PREFIX count SCOPE VALUE TTL_MS FILE TIMES   counts up the number in a file
 //! ```
+//!
+//! The variable `GUARD_CERTIFICATES` names the directory of certificates for a `rediss://` address.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::env;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::thread;
@@ -41,9 +44,15 @@ fn main() {
 
 /// A store that processes share joins with a line here.
 fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard> {
-    if address.contains("redis://") || address.contains("rediss://") || address.contains("unix://")
-    {
-        let guard = builder(address).settings(config);
+    let words = ["redis://", "rediss://", "unix://"];
+    if words.iter().any(|word| address.contains(word)) {
+        let mut guard = builder(address).settings(config);
+        if let Some(directory) = env::var_os("GUARD_CERTIFICATES") {
+            let pem = |name| fs::read(Path::new(&directory).join(name)).unwrap();
+            guard = guard
+                .tls_ca_certificate(pem("ca.pem"))
+                .tls_client_certificate(pem("client.pem"), pem("client.key"));
+        }
         return Arc::new(guard.build().unwrap());
     }
     panic!("no store has such an address")

@@ -1,11 +1,12 @@
 //! The suite's view of real Redis servers; each target builds its guards in its own way.
 
 #![allow(
-    dead_code,
     unreachable_pub,
-    reason = "each target is a crate of its own"
+    dead_code,
+    reason = "each target is a crate of its own, and uses its own part"
 )]
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,11 @@ use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {
     name: &'static str,
-    customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
+    address: String,
+    customise: Customise,
     guard: RedisSandboxExecutionGuard,
     servers: Box<dyn Servers>,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 /// Where the slots are: on one server, or on several.
@@ -80,29 +83,52 @@ impl Servers for Cluster {
     }
 }
 
+type Customise = Box<dyn Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync>;
+
 impl Redis {
     /// Starts a server and makes guards on it as `customise` says.
     pub fn start(
         name: &'static str,
         customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
     ) -> Self {
-        Self::over(name, RedisServer::start(), customise)
+        let server = RedisServer::start();
+        let url = server.url();
+        Self::on(name, server, url, customise)
     }
 
     /// Makes guards on `servers` as `customise` says.
     pub fn over(
         name: &'static str,
         servers: impl Servers,
-        customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
+        customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
     ) -> Self {
-        let guard = customise(builder(&servers.address()));
+        let address = servers.address();
+        Self::on(name, servers, address, customise)
+    }
+
+    /// Makes guards on servers at `address` as `customise` says.
+    pub fn on(
+        name: &'static str,
+        servers: impl Servers,
+        address: String,
+        customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
+    ) -> Self {
+        let guard = customise(builder(&address));
         let guard = guard.build().expect("servers that were just started");
         Self {
             name,
-            customise,
+            address,
+            customise: Box::new(customise),
             guard,
             servers: Box::new(servers),
+            environment: Vec::new(),
         }
+    }
+
+    /// Other processes get this variable.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
     }
 
     fn keys(&self, pattern: &str) -> Vec<String> {
@@ -130,7 +156,7 @@ impl Backend for Redis {
     }
 
     fn guard(&self, config: GuardConfig) -> Result<Arc<dyn SandboxExecutionGuard>, ConfigError> {
-        let builder = builder(&self.servers.address()).settings(config);
+        let builder = builder(&self.address).settings(config);
         Ok(Arc::new((self.customise)(builder).build()?))
     }
 
@@ -140,7 +166,8 @@ impl Backend for Redis {
 
     fn another_process(&self) -> Option<Command> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lease_holder"));
-        command.arg(self.servers.address());
+        command.arg(&self.address);
+        command.envs(self.environment.iter().cloned());
         Some(command)
     }
 }
