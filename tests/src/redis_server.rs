@@ -224,7 +224,9 @@ impl RedisServer {
         }
     }
 
-    fn log(&self) -> String {
+    /// What the server has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }

@@ -1,11 +1,12 @@
 //! Several servers: a master with replicas and sentinels, and a cluster.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 
-use crate::fixture::eventually;
+use crate::fixture::{PATIENCE, eventually};
 use crate::redis_server::{RedisServer, Setup};
 
 /// A builder for an address as the servers of a test tell it: a URL, `sentinel MASTER URL…` or `cluster URL…`.
@@ -27,7 +28,8 @@ pub const MASTER: &str = "leases";
 pub const DOWN_AFTER: Duration = Duration::from_secs(1);
 
 const SENTINELS: usize = 3;
-const REPLICAS: usize = 2;
+/// Replicas of the master of the sentinels.
+pub const REPLICAS: u32 = 2;
 /// Masters of the cluster; each has a replica.
 const MASTERS: usize = 3;
 
@@ -88,7 +90,7 @@ impl Sentinels {
         let orders = format!(
             "sentinel monitor {MASTER} 127.0.0.1 {port} 2\n\
              sentinel down-after-milliseconds {MASTER} {}\n\
-             sentinel failover-timeout {MASTER} 6000\n\
+             sentinel failover-timeout {MASTER} 3000\n\
              sentinel parallel-syncs {MASTER} {REPLICAS}\n",
             DOWN_AFTER.as_millis()
         );
@@ -180,8 +182,9 @@ impl Sentinels {
         let port = self.master_server().port().to_string();
         let server = &mut self.servers[index];
         server.restart();
-        // The sentinels would do it, too, but take their time.
-        assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+        // The sentinels do it, too, but take their time.
+        let answer = server.cli(&["REPLICAOF", "127.0.0.1", &port]);
+        assert!(answer.starts_with("OK"), "{answer}");
         self.settle();
     }
 
@@ -191,10 +194,21 @@ impl Sentinels {
     ///
     /// When that takes too long.
     pub fn wait_for_another_than(&self, old: usize) -> usize {
-        eventually("another server is the master", || {
+        let start = Instant::now();
+        let is_another = || {
             let master = self.master();
             master != old && info(&self.servers[master], "replication", "role") == "master"
-        });
+        };
+        while !is_another() {
+            if start.elapsed() > PATIENCE {
+                let logs: Vec<_> = self.sentinels.iter().map(RedisServer::log).collect();
+                panic!(
+                    "the sentinels make no other master: {}",
+                    logs.join("\n---\n")
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
         self.master()
     }
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod acknowledged;
 mod black_hole;
 mod cluster;
 mod crowd;
