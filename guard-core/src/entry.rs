@@ -8,14 +8,14 @@ use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
 use crate::gate::Place;
 use crate::held::HeldLease;
-use crate::interrupt::Observation;
+use crate::interrupt::{Observation, is_pending};
 use crate::keeper::Doubt;
 use crate::lease::SandboxLease;
 use crate::observer::{EnterEvent, OutageEvent, WaitEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
 use crate::store::{Acquired, LeaseStore, NodeId, Watch};
-use crate::token::LeaseToken;
+use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, after};
 use crate::wait::{Wait, earlier, pause_until};
 use crate::waiter::{Begun, Grant, Paused, Verdict, Waiter};
@@ -36,11 +36,48 @@ pub(crate) fn enter<S: LeaseStore>(
     wait: Wait<'_>,
 ) -> Result<SandboxLease, GuardError> {
     let started = Instant::now();
-    let waiter = Arc::new(Waiter::new(engine.new_token()));
+    let outcome = enter_from(engine, slot, wait, started);
+    log(engine, slot, started, &outcome);
+    outcome
+}
+
+fn enter_from<S: LeaseStore>(
+    engine: &Arc<Engine<S>>,
+    slot: &SlotName,
+    wait: Wait<'_>,
+    started: Instant,
+) -> Result<SandboxLease, GuardError> {
     let node = engine.store.node(slot);
+    let token = engine.new_token();
     // Interrupts come first: one that is pending is taken before a free slot is touched.
+    let ahead = if is_pending(wait.interrupt()) {
+        None
+    } else {
+        engine.gates.go_ahead(slot, node)
+    };
+    let mut attempts = Attempts::default();
+    if ahead.is_some() {
+        // Most slots are free: this attempt needs nobody who could wait. An interrupt that comes meanwhile
+        // stays pending, and is taken if the entry has to wait.
+        let answer = ask(engine, slot, &token, started);
+        if let Ok(Acquired::Granted { fencing }) = answer.1 {
+            let grant = make_grant(engine, token.clone(), fencing, answer.0, false);
+            if grant.at < grant.deadline {
+                engine.answered(node);
+                return Ok(take(engine, slot, node, ahead, grant));
+            }
+        }
+        attempts.answer = Some(answer);
+    }
+    let waiter = Arc::new(Waiter::new(token));
     let _observation = Observation::start(&waiter, wait.interrupt());
-    let place = engine.gates.join(slot, node, &waiter);
+    let place = match ahead {
+        Some(mut place) => {
+            place.fall_in(&waiter);
+            place
+        }
+        None => engine.gates.join(slot, node, &waiter),
+    };
     let entry = Entry {
         engine,
         slot,
@@ -50,18 +87,94 @@ pub(crate) fn enter<S: LeaseStore>(
         deadline: wait.deadline(started),
     };
     let verdict = if waiter.is_in_front() {
-        entry.attempt(Some(started))
+        entry.attempt(attempts)
     } else {
         entry.log_wait("others of this process are before it");
         if waiter.wait_for_front(entry.deadline) {
-            entry.attempt(None)
+            entry.attempt(attempts)
         } else {
             waiter.conclude(Verdict::TimedOut)
         }
     };
-    let outcome = entry.finish(verdict, place);
-    entry.log(&outcome);
-    outcome
+    entry.finish(verdict, place)
+}
+
+/// When an attempt was sent, by the guard's clock, and what it came to.
+type Answer = (Instant, Result<Acquired, StoreError>);
+
+/// Asks the store for the slot at `now`.
+fn ask<S: LeaseStore>(
+    engine: &Engine<S>,
+    slot: &SlotName,
+    token: &LeaseToken,
+    now: Instant,
+) -> Answer {
+    let budget = Budget::starting(now, engine.settings.operation_timeout);
+    let sent = engine.clock.given(now);
+    let ttl = engine.settings.ttl;
+    (sent, engine.store.acquire(slot, token, ttl, budget))
+}
+
+fn make_grant<S: LeaseStore>(
+    engine: &Engine<S>,
+    token: LeaseToken,
+    fencing: Option<FencingToken>,
+    sent: Instant,
+    contested: bool,
+) -> Grant {
+    Grant {
+        token,
+        fencing,
+        at: engine.clock.now(),
+        deadline: after(sent, engine.settings.ttl.validity()),
+        row: Row::begin(contested),
+    }
+}
+
+/// Leaves the gate with a lease.
+fn take<S: LeaseStore>(
+    engine: &Arc<Engine<S>>,
+    slot: &SlotName,
+    node: NodeId,
+    place: Option<Place<'_>>,
+    grant: Grant,
+) -> SandboxLease {
+    if let Some(place) = place {
+        place.enter(grant.token.clone(), grant.at);
+    }
+    SandboxLease::new(HeldLease::start(engine, slot.clone(), node, grant))
+}
+
+fn log<S: LeaseStore>(
+    engine: &Engine<S>,
+    slot: &SlotName,
+    started: Instant,
+    outcome: &Result<SandboxLease, GuardError>,
+) {
+    // Nobody listens, most of the time.
+    let logs = log::log_enabled!(target: crate::LOG_TARGET, log::Level::Debug);
+    if !logs && engine.settings.observer.0.is_none() {
+        return;
+    }
+    let waited = started.elapsed();
+    match outcome {
+        Ok(lease) => {
+            log::debug!(
+                target: crate::LOG_TARGET,
+                "sandbox slot {slot:?} entered by {:?} after {waited:?}", lease.token()
+            );
+            let event = || EnterEvent {
+                slot: slot.clone(),
+                waited,
+                fencing: lease.fencing_token(),
+            };
+            engine.tell(event, |observer, event| observer.on_enter(event));
+        }
+        Err(error) => log::debug!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {slot:?} not entered after {waited:?}: {error}"
+        ),
+    }
 }
 
 struct Entry<'a, S: LeaseStore> {
@@ -76,12 +189,10 @@ struct Entry<'a, S: LeaseStore> {
 /// What the attempts of an entry have come to so far.
 #[derive(Default)]
 struct Attempts {
-    /// The time at which the next attempt begins, if it has just been read.
-    now: Option<Instant>,
+    /// The answer to an attempt that was made already.
+    answer: Option<Answer>,
     backoff: Backoff,
     watch: Option<Watch>,
-    /// A look that another thread began.
-    begun: Option<Begun>,
     /// Whether a wake-up caused the next look.
     woken: bool,
     /// When a look that a wake-up caused last found the slot held.
@@ -105,13 +216,8 @@ enum Next {
 }
 
 impl<S: LeaseStore> Entry<'_, S> {
-    /// Attempts until there is a verdict. The entry is in front of its gate; `now` is the time if it has just
-    /// been read.
-    fn attempt(&self, now: Option<Instant>) -> Verdict {
-        let mut attempts = Attempts {
-            now,
-            ..Attempts::default()
-        };
+    /// Attempts until there is a verdict. The entry is in front of its gate.
+    fn attempt(&self, mut attempts: Attempts) -> Verdict {
         if self.waiter.expects_hand_over() {
             attempts.woken = self.waiter.pause(pause_until(LOOK_SPACING, self.deadline));
             if let Some(verdict) = self.waiter.verdict() {
@@ -141,9 +247,9 @@ impl<S: LeaseStore> Entry<'_, S> {
                 match self.waiter.pause_for_look(until, invited) {
                     Paused::Over => attempts.woken = false,
                     Paused::Woken => attempts.woken = true,
-                    Paused::Looked(begun) => {
+                    Paused::Looked(Begun { sent, look }) => {
                         attempts.woken = true;
-                        attempts.begun = Some(begun);
+                        attempts.answer = look.end().map(|answer| (sent, answer));
                         continue;
                     }
                 }
@@ -165,25 +271,16 @@ impl<S: LeaseStore> Entry<'_, S> {
         let engine = self.engine;
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
-        let begun = attempts.begun.take();
-        let looked = begun.and_then(|begun| Some((begun.sent, begun.look.end()?)));
-        let now = attempts.now.take().unwrap_or_else(Instant::now);
-        let budget = Budget::starting(now, engine.settings.operation_timeout);
-        let (sent, answer) = looked.unwrap_or_else(|| {
-            let sent = engine.clock.given(now);
-            let ttl = engine.settings.ttl;
-            (sent, engine.store.acquire(self.slot, &token, ttl, budget))
-        });
+        let now = Instant::now();
+        let (sent, answer) = attempts
+            .answer
+            .take()
+            .unwrap_or_else(|| ask(engine, self.slot, &token, now));
         match answer {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
-                let grant = Grant {
-                    token,
-                    fencing,
-                    at: engine.clock.now(),
-                    deadline: after(sent, engine.settings.ttl.validity()),
-                    row: Row::begin(attempts.contested),
-                };
+                let grant = make_grant(engine, token, fencing, sent, attempts.contested);
+                let budget = Budget::starting(now, engine.settings.operation_timeout);
                 self.granted(attempts, grant, budget)
             }
             Ok(Acquired::Held { remaining }) => {
@@ -307,10 +404,7 @@ impl<S: LeaseStore> Entry<'_, S> {
         let slot = || self.slot.to_string();
         Err(match verdict {
             Verdict::Granted(grant) => {
-                place.enter(grant.token.clone(), grant.at);
-                let slot = self.slot.clone();
-                let lease = HeldLease::start(self.engine, slot, self.node, grant);
-                return Ok(SandboxLease::new(lease));
+                return Ok(take(self.engine, self.slot, self.node, Some(place), grant));
             }
             Verdict::Interrupted => GuardError::Interrupted { slot: slot() },
             Verdict::Closed => GuardError::Closed { slot: slot() },
@@ -334,33 +428,5 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline <= Instant::now())
-    }
-
-    fn log(&self, outcome: &Result<SandboxLease, GuardError>) {
-        // Nobody listens, most of the time.
-        let logs = log::log_enabled!(target: crate::LOG_TARGET, log::Level::Debug);
-        if !logs && self.engine.settings.observer.0.is_none() {
-            return;
-        }
-        let waited = self.started.elapsed();
-        match outcome {
-            Ok(lease) => {
-                log::debug!(
-                    target: crate::LOG_TARGET,
-                    "sandbox slot {:?} entered by {:?} after {waited:?}", self.slot, lease.token()
-                );
-                let event = || EnterEvent {
-                    slot: self.slot.clone(),
-                    waited,
-                    fencing: lease.fencing_token(),
-                };
-                self.engine
-                    .tell(event, |observer, event| observer.on_enter(event));
-            }
-            Err(error) => log::debug!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?} not entered after {waited:?}: {error}", self.slot
-            ),
-        }
     }
 }

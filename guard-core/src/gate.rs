@@ -31,8 +31,8 @@ pub(crate) struct Gates {
 }
 
 /// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
-/// entries or a holder, and its first entry was told that it is in front. Under the lock only the lock of a
-/// waiter, which is a leaf, is taken.
+/// entries or a holder, and its first entry was told that it is in front, unless one that came before it is
+/// still at its first attempt. Under the lock only the lock of a waiter, which is a leaf, is taken.
 #[derive(Debug, Default)]
 struct Shard {
     closed: bool,
@@ -42,6 +42,8 @@ struct Shard {
 #[derive(Debug)]
 struct Gate {
     node: NodeId,
+    /// Whether an entry that found nobody here is at its first attempt. It comes before the queue.
+    attempted: bool,
     queue: VecDeque<Arc<Waiter>>,
     /// Since when entries followed each other without leaving the slot to other processes.
     kept_since: Option<Instant>,
@@ -93,6 +95,27 @@ impl Gates {
         &self.shards[slot.shard(SHARDS)]
     }
 
+    /// Lets an entry that finds nobody make its first attempt without queueing, until the answer is dropped;
+    /// `None` if somebody is there, or the guard is closed.
+    pub(crate) fn go_ahead<'a>(&'a self, slot: &'a SlotName, node: NodeId) -> Option<Place<'a>> {
+        let mut shard = self.shard(slot).lock();
+        if shard.closed {
+            return None;
+        }
+        let Entry::Vacant(vacant) = shard.gates.entry(slot.clone()) else {
+            return None;
+        };
+        let mut gate = Gate::new(node);
+        gate.attempted = true;
+        vacant.insert(gate);
+        Some(Place {
+            gates: self,
+            slot,
+            waiter: None,
+            entered: None,
+        })
+    }
+
     /// Puts an entry at the end of its slot's queue until the answer is dropped. An entry that finds the
     /// guard closed is decided at once.
     pub(crate) fn join<'a>(
@@ -105,36 +128,49 @@ impl Gates {
         if shard.closed {
             waiter.decide(Verdict::Closed);
         }
-        let gate = shard.gates.entry(slot.clone()).or_insert_with(|| Gate {
-            node,
-            queue: VecDeque::new(),
-            kept_since: None,
-            holder: None,
-        });
-        if gate.queue.is_empty() {
+        let gate = shard.gates.entry(slot.clone());
+        let gate = gate.or_insert_with(|| Gate::new(node));
+        if gate.queue.is_empty() && !gate.attempted {
             waiter.move_to_front(false);
         }
         gate.queue.push_back(Arc::clone(waiter));
         Place {
             gates: self,
             slot,
-            waiter,
+            waiter: Some(waiter),
             entered: None,
         }
     }
 
-    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>, entered: Option<Holding>) {
+    /// Puts an entry that [went ahead](Self::go_ahead) in front of the queue.
+    fn fall_in(&self, slot: &SlotName, waiter: &Arc<Waiter>) {
+        let mut shard = self.shard(slot).lock();
+        if shard.closed {
+            waiter.decide(Verdict::Closed);
+        }
+        if let Some(gate) = shard.gates.get_mut(slot) {
+            gate.attempted = false;
+            waiter.move_to_front(false);
+            gate.queue.push_front(Arc::clone(waiter));
+        }
+    }
+
+    fn leave(&self, slot: &SlotName, waiter: Option<&Arc<Waiter>>, entered: Option<Holding>) {
         let mut shard = self.shard(slot).lock();
         let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
             return;
         };
         let gate = entry.get_mut();
-        let was_front = gate
-            .queue
-            .front()
-            .is_some_and(|front| Arc::ptr_eq(front, waiter));
-        gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-        if was_front && let Some(next) = gate.queue.front() {
+        let was_first = match waiter {
+            None => std::mem::take(&mut gate.attempted),
+            Some(waiter) => {
+                let front = gate.queue.front();
+                let was_front = front.is_some_and(|front| Arc::ptr_eq(front, waiter));
+                gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
+                was_front
+            }
+        };
+        if was_first && let Some(next) = gate.queue.front() {
             next.move_to_front(entered.is_some());
         }
         if entered.is_some() {
@@ -270,18 +306,28 @@ impl Gates {
         }
     }
 
-    /// Whether there is no gate at all.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
+    /// How many slots this process holds or waits for.
+    pub(crate) fn len(&self) -> usize {
         self.shards
             .iter()
-            .all(|shard| shard.lock().gates.is_empty())
+            .map(|shard| shard.lock().gates.len())
+            .sum()
     }
 }
 
 impl Gate {
+    const fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            attempted: false,
+            queue: VecDeque::new(),
+            kept_since: None,
+            holder: None,
+        }
+    }
+
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.holder.is_none()
+        !self.attempted && self.queue.is_empty() && self.holder.is_none()
     }
 }
 
@@ -300,11 +346,18 @@ impl Shard {
 pub(crate) struct Place<'a> {
     gates: &'a Gates,
     slot: &'a SlotName,
-    waiter: &'a Arc<Waiter>,
+    /// The entry in the queue; `None` while it is at its first attempt.
+    waiter: Option<&'a Arc<Waiter>>,
     entered: Option<Holding>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Falls in, in front, if the first attempt did not bring the slot.
+    pub(crate) fn fall_in(&mut self, waiter: &'a Arc<Waiter>) {
+        self.gates.fall_in(self.slot, waiter);
+        self.waiter = Some(waiter);
+    }
+
     /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
     /// over.
     pub(crate) fn enter(mut self, token: LeaseToken, now: Instant) {
@@ -356,7 +409,7 @@ mod tests {
         assert!(!waiters[2].expects_hand_over());
         drop(d);
         drop(c);
-        assert!(gates.is_empty());
+        assert!(gates.len() == 0);
     }
 
     #[test]
@@ -372,11 +425,38 @@ mod tests {
             Some(b.token())
         );
         drop(second);
-        assert!(gates.receiver(&slot).is_none() && !gates.is_empty());
+        assert!(gates.receiver(&slot).is_none() && gates.len() > 0);
         gates.freed(&slot, &b.token(), Follow::AtOnce);
         assert!(gates.is_held(&slot), "somebody else's end changes nothing");
         gates.freed(&slot, &a.token(), Follow::AtOnce);
-        assert!(gates.is_empty());
+        assert!(gates.len() == 0);
+    }
+
+    #[test]
+    fn who_comes_during_a_first_attempt_waits_behind_it() {
+        let (gates, slot) = (Gates::default(), slot());
+        let [ahead, behind] = [(); 2].map(|()| waiter());
+        let mut first = gates.go_ahead(&slot, NodeId(0)).unwrap();
+        assert!(gates.go_ahead(&slot, NodeId(0)).is_none());
+        let second = gates.join(&slot, NodeId(0), &behind);
+        assert!(!in_front(&behind));
+        first.fall_in(&ahead);
+        assert!(in_front(&ahead) && !in_front(&behind));
+        drop(first);
+        assert!(in_front(&behind) && !behind.expects_hand_over());
+        drop(second);
+        assert!(gates.len() == 0);
+        let first = gates.go_ahead(&slot, NodeId(0)).unwrap();
+        let other = waiter();
+        let second = gates.join(&slot, NodeId(0), &other);
+        first.enter(ahead.token(), Instant::now());
+        assert!(in_front(&other) && other.expects_hand_over());
+        drop(second);
+        gates.freed(&slot, &ahead.token(), Follow::AtOnce);
+        drop(gates.go_ahead(&slot, NodeId(0)));
+        assert!(gates.len() == 0);
+        gates.close();
+        assert!(gates.go_ahead(&slot, NodeId(0)).is_none());
     }
 
     #[test]

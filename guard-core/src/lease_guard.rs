@@ -102,6 +102,7 @@ impl<S: LeaseStore> fmt::Debug for LeaseGuard<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseGuard")
             .field("prefix", &self.engine.settings.prefix)
+            .field("slots", &self.engine.gates.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! What a key is called in a store.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -58,13 +59,19 @@ impl KeyPrefix {
     /// ```
     #[must_use]
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
-        let (prefix, scope, value) = (self.as_str(), key.scope().as_str(), key.value());
-        let mut name = String::with_capacity(prefix.len() + scope.len() + 1 + value.len());
-        name.push_str(prefix);
-        name.push_str(scope);
-        name.push(':');
-        name.push_str(value);
-        SlotName::from_store(&name)
+        thread_local! {
+            /// Spares each entry an allocation.
+            static NAME: RefCell<String> = const { RefCell::new(String::new()) };
+        }
+        let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
+        let join = |name: &mut String| {
+            name.clear();
+            name.extend(parts);
+            SlotName::from_store(name)
+        };
+        // A thread that is past the end of its local storage makes a string of its own.
+        NAME.try_with(|name| join(&mut name.borrow_mut()))
+            .unwrap_or_else(|_| join(&mut String::new()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a holder writes to its slot, and the number that storage checks.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rand::RngCore;
@@ -54,8 +55,15 @@ impl OwnerLabel {
 /// Tokens of this library are `<32 hexadecimal digits>` or `<owner>/<32 hexadecimal digits>`; other
 /// programs that share the slots may use any string. Whoever knows a token can release its lease, so
 /// `Debug` shows a short form only and there is no `Display`.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct LeaseToken(Arc<str>);
+#[derive(Clone)]
+pub struct LeaseToken(Text);
+
+/// The usual token is made and passed on without allocation.
+#[derive(Clone)]
+enum Text {
+    Digits([u8; RANDOM_CHARS]),
+    Other(Arc<str>),
+}
 
 impl LeaseToken {
     /// Makes a token that was never made before: 128 random bits, behind the owner's label if there
@@ -69,23 +77,28 @@ impl LeaseToken {
             pair[0] = HEX[usize::from(byte >> 4)];
             pair[1] = HEX[usize::from(byte & 0xf)];
         }
-        let digits = std::str::from_utf8(&digits).unwrap_or_default();
-        match &owner.0 {
-            None => Self(digits.into()),
-            Some(label) => Self(format!("{label}{SEPARATOR}{digits}").into()),
-        }
+        Self(match &owner.0 {
+            None => Text::Digits(digits),
+            Some(label) => {
+                let digits = std::str::from_utf8(&digits).unwrap_or_default();
+                Text::Other(format!("{label}{SEPARATOR}{digits}").into())
+            }
+        })
     }
 
     /// A token that was read from a store, written by whatever program holds the slot.
     #[must_use]
     pub fn from_store(value: impl Into<Arc<str>>) -> Self {
-        Self(value.into())
+        Self(Text::Other(value.into()))
     }
 
     /// The whole token: a secret, to be given to the store only.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Text::Digits(digits) => std::str::from_utf8(digits).unwrap_or_default(),
+            Text::Other(text) => text,
+        }
     }
 
     /// The owner's label, when the token carries one.
@@ -107,9 +120,29 @@ impl LeaseToken {
 
     /// Owner (empty without one) and random part, if this is a token of ours.
     fn parts(&self) -> Option<(&str, &str)> {
-        let (owner, digits) = self.0.rsplit_once(SEPARATOR).unwrap_or(("", &self.0));
+        let (owner, digits) = self
+            .as_str()
+            .rsplit_once(SEPARATOR)
+            .unwrap_or(("", self.as_str()));
         let ours = digits.len() == RANDOM_CHARS && digits.bytes().all(|b| HEX.contains(&b));
         ours.then_some((owner, digits))
+    }
+}
+
+impl PartialEq for LeaseToken {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Text::Digits(a), Text::Digits(b)) => a == b,
+            _ => self.as_str() == other.as_str(),
+        }
+    }
+}
+
+impl Eq for LeaseToken {}
+
+impl Hash for LeaseToken {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 

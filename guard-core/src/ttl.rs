@@ -67,6 +67,7 @@ impl LeaseTtl {
 /// A store asks for [`remaining`](Self::remaining) before each step that can block.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
+    started: Instant,
     deadline: Instant,
 }
 
@@ -81,8 +82,15 @@ impl Budget {
     #[must_use]
     pub fn starting(start: Instant, time: Duration) -> Self {
         Self {
+            started: start,
             deadline: after(start, time),
         }
+    }
+
+    /// When the operation began: a reading of the system's clock, for stores that need one no later.
+    #[must_use]
+    pub const fn started(&self) -> Instant {
+        self.started
     }
 
     /// What is left; zero once it is spent.

@@ -33,8 +33,17 @@ const SHORT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 struct SteppedStore {
     memory: MemoryStore,
-    /// Who waits, if the store looks on their behalf when a slot changes.
-    looks_for: Option<Arc<Watchers>>,
+    tells: Tells,
+}
+
+/// How the store tells that a slot changed.
+#[derive(Clone)]
+enum Tells {
+    Nobody,
+    /// It wakes those who wait.
+    Wakes,
+    /// It looks on their behalf.
+    Looks(Arc<Watchers>),
 }
 
 #[derive(Default)]
@@ -57,7 +66,7 @@ impl Drop for Watching {
 impl SteppedStore {
     /// Looks on behalf of all who wait; the answer is there before they end their looks.
     fn changed(&self, slot: &SlotName) {
-        let Some(watchers) = &self.looks_for else {
+        let Tells::Looks(watchers) = &self.tells else {
             return;
         };
         let wakers = watchers.wakers.lock().unwrap().clone();
@@ -125,8 +134,10 @@ impl LeaseStore for SteppedStore {
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        let Some(watchers) = &self.looks_for else {
-            return step(|| self.memory.watch(slot, waker));
+        let watchers = match &self.tells {
+            Tells::Nobody => return None,
+            Tells::Wakes => return step(|| self.memory.watch(slot, waker)),
+            Tells::Looks(watchers) => watchers,
         };
         let number = watchers.number.fetch_add(1, Ordering::SeqCst);
         let mut wakers = watchers.wakers.lock().unwrap();
@@ -150,18 +161,17 @@ type Guard = Arc<LeaseGuard<SteppedStore>>;
 
 impl World {
     fn new() -> Self {
-        Self::on(None)
+        Self::that(Tells::Wakes)
     }
 
-    /// A world whose store looks on behalf of those who wait.
     fn that_looks() -> Self {
-        Self::on(Some(Arc::default()))
+        Self::that(Tells::Looks(Arc::default()))
     }
 
-    fn on(looks_for: Option<Arc<Watchers>>) -> Self {
+    fn that(tells: Tells) -> Self {
         let memory = MemoryStore::new();
         Self {
-            store: SteppedStore { memory, looks_for },
+            store: SteppedStore { memory, tells },
             key: SandboxIsolationKey::global(),
             inside: Arc::new(AtomicU32::new(0)),
         }
@@ -174,7 +184,10 @@ impl World {
     fn guard_with(&self, max_hand_overs: u32) -> Guard {
         let config = GuardConfig {
             lease_ttl: 2 * LONG,
-            retry_interval: LONG,
+            retry_interval: match self.store.tells {
+                Tells::Nobody => SHORT,
+                Tells::Wakes | Tells::Looks(_) => LONG,
+            },
             max_hand_overs,
             max_hand_over_time: LONG,
             ..GuardConfig::default()
@@ -208,8 +221,12 @@ impl World {
         })
     }
 
-    fn assert_free(&self) {
+    /// To be called when all is over: nothing is left of it, in the store and in the guards.
+    fn assert_free<'a>(&self, guards: impl IntoIterator<Item = &'a Guard>) {
         assert!(self.store.memory.is_empty(), "the slot is free in the end");
+        for guard in guards {
+            assert!(format!("{guard:?}").contains("slots: 0"), "{guard:?}");
+        }
     }
 }
 
@@ -237,14 +254,13 @@ fn threads_of_one_process_enter_one_after_the_other_and_none_is_forgotten() {
         for visit in visits {
             visit.join().unwrap().unwrap();
         }
-        world.assert_free();
+        world.assert_free([&guard]);
     });
 }
 
-#[test]
-fn processes_enter_one_after_the_other_and_none_is_forgotten() {
-    check(|| {
-        let world = World::new();
+fn processes_take_turns(world: fn() -> World) {
+    check(move || {
+        let world = world();
         let guards = [world.guard_with(1), world.guard_with(1)];
         let visits: Vec<_> = guards
             .iter()
@@ -253,7 +269,7 @@ fn processes_enter_one_after_the_other_and_none_is_forgotten() {
         for visit in visits {
             visit.join().unwrap().unwrap();
         }
-        world.assert_free();
+        world.assert_free(&guards);
     });
 }
 
@@ -283,7 +299,7 @@ fn an_interrupt_is_reported_or_stays_and_the_slot_is_not_lost() {
             "reported once, or pending"
         );
         second.join().unwrap().unwrap();
-        world.assert_free();
+        world.assert_free([&guard]);
     });
 }
 
@@ -301,7 +317,7 @@ fn a_timeout_at_any_moment_leaves_a_lease_or_a_free_slot() {
             Err(error) => panic!("{error}"),
         }
         patient.join().unwrap().unwrap();
-        world.assert_free();
+        world.assert_free([&guard]);
     });
 }
 
@@ -324,7 +340,7 @@ fn closing_the_guard_ends_every_wait_and_loses_no_lease() {
             }
         }
         closer.join().unwrap();
-        world.assert_free();
+        world.assert_free([&guard]);
     });
 }
 
@@ -353,7 +369,7 @@ fn a_lease_closed_by_several_threads_while_it_is_renewed_is_closed_once_and_stay
         renewer.join().unwrap();
         waiter.join().unwrap().unwrap();
         assert!(!lease.is_held());
-        world.assert_free();
+        world.assert_free([&guard]);
     });
 }
 
@@ -374,53 +390,54 @@ fn interrupts_timeouts_and_closings_together_lose_nothing() {
         let _ = (interrupted, hasty);
         patient.unwrap();
         other.unwrap();
-        world.assert_free();
+        world.assert_free(&guards);
     });
 }
 
 #[test]
-fn looks_on_behalf_of_waiting_processes_lose_no_slot_and_no_waiter() {
-    check(|| {
-        let world = World::that_looks();
-        let guards = [world.guard_with(1), world.guard_with(1)];
-        let visits: Vec<_> = guards
-            .iter()
-            .flat_map(|guard| [(); 2].map(|()| world.visit(guard, None, None)))
-            .collect();
-        for visit in visits {
-            visit.join().unwrap().unwrap();
-        }
-        world.assert_free();
-    });
+fn processes_enter_one_after_the_other_and_none_is_forgotten() {
+    processes_take_turns(World::new);
 }
 
 #[test]
-fn a_look_that_another_thread_began_ends_well_in_an_interrupt_a_timeout_or_a_closing() {
-    check(|| {
+fn so_they_do_where_the_store_looks_for_them() {
+    processes_take_turns(World::that_looks);
+}
+
+#[test]
+fn so_they_do_where_the_store_tells_nobody() {
+    processes_take_turns(|| World::that(Tells::Nobody));
+}
+
+/// One who waits is disturbed while the holder of another process closes and looks on its behalf.
+fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
+    check(move || {
         let world = World::that_looks();
-        let guards = [(); 4].map(|()| world.guard());
+        let guards = [(); 2].map(|()| world.guard());
         let interrupt = Interrupt::new();
         let lease = guards[0].try_enter(&world.key).unwrap();
-        let interrupted = world.visit(&guards[1], None, Some(&interrupt));
-        let hasty = world.visit(&guards[2], Some(SHORT), None);
-        let closed = world.visit(&guards[3], None, None);
-        let patient = world.visit(&guards[0], None, None);
-        let disturber = {
-            let (interrupt, guard) = (interrupt.clone(), Arc::clone(&guards[3]));
-            thread::spawn(move || {
-                interrupt.interrupt();
-                guard.close();
-            })
-        };
-        lease.close();
-        let reported = matches!(
-            interrupted.join().unwrap(),
-            Err(GuardError::Interrupted { .. })
-        );
-        disturber.join().unwrap();
-        assert_ne!(reported, interrupt.is_interrupted());
-        let _ = (hasty.join().unwrap(), closed.join().unwrap());
-        patient.join().unwrap().unwrap();
-        world.assert_free();
+        let waiter = world.visit(&guards[1], limit, Some(&interrupt));
+        let closer = thread::spawn(move || lease.close());
+        disturb(&interrupt, &guards[1]);
+        let outcome = waiter.join().unwrap();
+        closer.join().unwrap();
+        let reported = matches!(outcome, Err(GuardError::Interrupted { .. }));
+        assert!(!(reported && interrupt.is_interrupted()), "reported once");
+        world.assert_free(&guards);
     });
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_in_an_interrupt() {
+    disturb_a_look(None, |interrupt, _| interrupt.interrupt());
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_when_the_guard_closes() {
+    disturb_a_look(None, |_, guard| guard.close());
+}
+
+#[test]
+fn a_look_that_another_thread_began_ends_well_in_a_timeout() {
+    disturb_a_look(Some(SHORT), |_, _| {});
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use guard_core::{
-    Clock, FencingToken, Holder, LeaseToken, LeaseTtl, SlotMap, SlotName, StoreError, Waker,
+    Budget, Clock, FencingToken, Holder, LeaseToken, SlotMap, SlotName, StoreError, Waker,
 };
 use parking_lot::Mutex;
 
@@ -63,13 +63,17 @@ pub enum Fault {
 impl Record {
     pub(crate) fn is_live(&self, now: Instant) -> bool {
         match self {
-            Self::Lease(lease) => lease.expires.is_none_or(|expires| now < expires),
+            Self::Lease(lease) => lease.is_live(now),
             Self::Foreign => true,
         }
     }
 }
 
 impl Lease {
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+
     pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
         self.expires
             .map(|expires| expires.saturating_duration_since(now))
@@ -81,27 +85,22 @@ impl Lease {
 }
 
 impl Shard {
-    /// The live lease of a slot; an expired one is removed on the way.
+    /// The live lease of a slot.
     pub(crate) fn lease(
         &mut self,
         slot: &SlotName,
         now: Instant,
     ) -> Result<Option<&mut Lease>, StoreError> {
-        if self
-            .records
-            .get(slot)
-            .is_some_and(|record| !record.is_live(now))
-        {
-            self.records.remove(slot);
-        }
         match self.records.get_mut(slot) {
-            None => Ok(None),
-            Some(Record::Lease(lease)) => Ok(Some(lease)),
-            Some(Record::Foreign) => Err(StoreError::permanent(
-                "the slot carries foreign data that is not a token",
-            )),
+            Some(Record::Foreign) => Err(foreign_data()),
+            Some(Record::Lease(lease)) if lease.is_live(now) => Ok(Some(lease)),
+            _ => Ok(None),
         }
     }
+}
+
+pub(crate) fn foreign_data() -> StoreError {
+    StoreError::permanent("the slot carries foreign data that is not a token")
 }
 
 impl Slots {
@@ -124,9 +123,10 @@ impl Slots {
         FencingToken::new(self.fencing.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) fn expiry(&self, ttl: LeaseTtl) -> (Instant, Option<Instant>) {
-        let now = self.clock.now();
-        (now, now.checked_add(ttl.get()))
+    /// The time of an operation. What happens while it waits for a lock is later: a lease that ends meanwhile
+    /// still counts as held.
+    pub(crate) fn time(&self, budget: Budget) -> Instant {
+        self.clock.given(budget.started())
     }
 
     /// Works on a slot's shard, then wakes the slot's watchers.

@@ -1,5 +1,6 @@
 //! The store contract on slots in memory, and the controls for tests.
 
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use guard_core::{
 };
 
 use crate::clock::ManualClock;
-use crate::slots::{Fault, Lease, Record, Slots};
+use crate::slots::{Fault, Lease, Record, Slots, foreign_data};
 
 /// The longest TTL: far beyond every use, and safely within what the clock can show.
 const MAX_TTL: Duration = Duration::from_secs(1 << 40);
@@ -151,35 +152,40 @@ impl LeaseStore for MemoryStore {
         slot: &SlotName,
         token: &LeaseToken,
         ttl: LeaseTtl,
-        _: Budget,
+        budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
+            let now = inner.time(budget);
+            let expires = now.checked_add(ttl.get());
+            let new = || Lease {
+                token: token.clone(),
+                fencing: inner.next_fencing(),
+                expires,
+            };
             let mut shard = inner.shard(slot).lock();
-            let (now, expires) = inner.expiry(ttl);
-            match shard.lease(slot, now)? {
-                Some(lease) if lease.token == *token => {
-                    lease.expires = expires;
-                    Ok(Acquired::Granted {
-                        fencing: Some(lease.fencing),
-                    })
+            let lease = match shard.records.entry(slot.clone()) {
+                Entry::Vacant(vacant) => {
+                    let lease = new();
+                    let fencing = Some(lease.fencing);
+                    vacant.insert(Record::Lease(lease));
+                    return Ok(Acquired::Granted { fencing });
                 }
-                Some(lease) => Ok(Acquired::Held {
-                    remaining: lease.remaining(now),
-                }),
-                None => {
-                    let fencing = inner.next_fencing();
-                    let lease = Lease {
-                        token: token.clone(),
-                        fencing,
-                        expires,
-                    };
-                    shard.records.insert(slot.clone(), Record::Lease(lease));
-                    Ok(Acquired::Granted {
-                        fencing: Some(fencing),
-                    })
-                }
+                Entry::Occupied(occupied) => match occupied.into_mut() {
+                    Record::Foreign => return Err(foreign_data()),
+                    Record::Lease(lease) => lease,
+                },
+            };
+            if !lease.is_live(now) {
+                *lease = new();
+            } else if lease.token == *token {
+                lease.expires = expires;
+            } else {
+                let remaining = lease.remaining(now);
+                return Ok(Acquired::Held { remaining });
             }
+            let fencing = Some(lease.fencing);
+            Ok(Acquired::Granted { fencing })
         })
     }
 
@@ -188,12 +194,13 @@ impl LeaseStore for MemoryStore {
         slot: &SlotName,
         token: &LeaseToken,
         ttl: LeaseTtl,
-        _: Budget,
+        budget: Budget,
     ) -> Result<Renewed, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
-            let (now, expires) = inner.expiry(ttl);
+            let now = inner.time(budget);
+            let expires = now.checked_add(ttl.get());
             match shard.lease(slot, now) {
                 Ok(Some(lease)) if lease.token == *token => {
                     lease.expires = expires;
@@ -208,18 +215,24 @@ impl LeaseStore for MemoryStore {
         &self,
         slot: &SlotName,
         token: &LeaseToken,
-        _: Budget,
+        budget: Budget,
     ) -> Result<Released, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
-            let now = inner.clock.now();
-            inner.change(slot, |shard| match shard.lease(slot, now) {
-                Ok(Some(lease)) if lease.token == *token => {
-                    shard.records.remove(slot);
-                    Ok(Released::Released)
-                }
-                // Whatever foreign data the slot carries, it is not this token.
-                _ => Ok(Released::NotHeld),
+            let now = inner.time(budget);
+            inner.change(slot, |shard| {
+                let live = match shard.records.get(slot) {
+                    Some(Record::Lease(lease)) if lease.token == *token => lease.is_live(now),
+                    // Whatever foreign data the slot carries, it is not this token.
+                    _ => return Ok(Released::NotHeld),
+                };
+                // An expired lease leaves nothing behind either.
+                shard.records.remove(slot);
+                Ok(if live {
+                    Released::Released
+                } else {
+                    Released::NotHeld
+                })
             })
         })
     }
@@ -230,12 +243,13 @@ impl LeaseStore for MemoryStore {
         from: &LeaseToken,
         to: &LeaseToken,
         ttl: LeaseTtl,
-        _: Budget,
+        budget: Budget,
     ) -> Result<HandedOver, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
-            let (now, expires) = inner.expiry(ttl);
+            let now = inner.time(budget);
+            let expires = now.checked_add(ttl.get());
             let Ok(Some(lease)) = shard.lease(slot, now) else {
                 return Ok(HandedOver::NotHeld);
             };
@@ -252,10 +266,10 @@ impl LeaseStore for MemoryStore {
         })
     }
 
-    fn holder(&self, slot: &SlotName, _: Budget) -> Result<Option<Holder>, StoreError> {
+    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
-            let now = inner.clock.now();
+            let now = inner.time(budget);
             let mut shard = inner.shard(slot).lock();
             Ok(shard.lease(slot, now)?.map(|lease| lease.holder(now)))
         })
