@@ -4,7 +4,7 @@ use guard_core::StoreError;
 use redis::{ErrorKind, RedisError};
 
 /// Error codes of the server that pass: it starts, fails over, is full or busy.
-const TRANSIENT_CODES: [&str; 11] = [
+const TRANSIENT_CODES: [&str; 12] = [
     "LOADING",
     "TRYAGAIN",
     "CLUSTERDOWN",
@@ -14,6 +14,8 @@ const TRANSIENT_CODES: [&str; 11] = [
     "OOM",
     "MISCONF",
     "NOREPLICAS",
+    // To a client that waits while its master becomes a replica.
+    "UNBLOCKED",
     // A script that was loaded a moment ago and is gone again.
     "NOSCRIPT",
     "UNKILLABLE",
@@ -127,6 +129,7 @@ mod tests {
             "OOM command not allowed when used memory > 'maxmemory'.",
             "MISCONF Redis is configured to save RDB snapshots",
             "NOREPLICAS Not enough good replicas to write.",
+            "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
             "NOSCRIPT No matching script.",
             "ERR max number of clients reached",
             "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write against a read \
