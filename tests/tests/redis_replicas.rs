@@ -202,6 +202,36 @@ fn who_is_handed_a_slot_without_acknowledgement_waits_for_it_or_leaves_it_free()
     }
 }
 
+/// A look on the connection of the wake-ups takes slots, too.
+#[test]
+fn who_is_woken_has_its_slot_acknowledged() {
+    let scene = Scene::new();
+    let guard = scene.builder().build().unwrap();
+    let slot = guard.slot(&key("a"));
+    for acknowledged in [true, false] {
+        scene.master.cli(&["SET", slot.as_str(), "foreign"]);
+        let wait = if acknowledged { PATIENCE } else { SLACK };
+        let waiting = {
+            let guard = guard.clone();
+            Waiting::start(move || guard.try_enter_for(&key("a"), wait))
+        };
+        if !acknowledged {
+            scene.cut_off();
+        }
+        let waits = scene.waits();
+        scene.master.cli(&["DEL", slot.as_str()]);
+        if acknowledged {
+            drop(waiting.result().unwrap());
+            assert_eq!(scene.waits() - waits, 1);
+        } else {
+            assert_too_few(&waiting.result().expect_err("cut off"));
+            assert!(scene.waits() > waits);
+            scene.freed(&guard, "a");
+        }
+    }
+    scene.join();
+}
+
 #[test]
 fn acknowledgement_costs_one_command_more() {
     let scene = Scene::new();
