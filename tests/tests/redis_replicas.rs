@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, eventually, replicas};
 use guard_core::{Budget, LeaseStore, LeaseTtl, Renewed};
@@ -11,6 +13,7 @@ use guard_redis::{
     CloseOutcome, GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
+use redis::Commands;
 
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// What a noisy machine may add to a bound that is promised.
@@ -200,6 +203,56 @@ fn who_is_handed_a_slot_without_acknowledgement_waits_for_it_or_leaves_it_free()
             scene.freed(&guard, "a");
         }
     }
+}
+
+/// Entries, looks and hand-overs of one token may be under way at once, and fail for want of acknowledgement
+/// one after the other: none of them may free a slot whose lease another one brought.
+#[test]
+fn a_lease_that_was_granted_is_in_its_slot_however_replicas_come_and_go() {
+    const THREADS: usize = 4;
+    const LASTS: Duration = Duration::from_secs(6);
+    let scene = Scene::new();
+    let builder = || {
+        scene
+            .builder()
+            .operation_timeout(Duration::from_millis(200))
+            .outage_tolerance(PATIENCE)
+    };
+    let guards = [builder().build().unwrap(), builder().build().unwrap()];
+    let slot = guards[0].slot(&key("a"));
+    let start = Instant::now();
+    let (inside, entered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for guard in guards.iter().cycle().take(2 * THREADS) {
+            let (slot, inside, entered, url) = (&slot, &inside, &entered, scene.master.url());
+            scope.spawn(move || {
+                let client = redis::Client::open(url).unwrap();
+                let mut eye = client.get_connection().unwrap();
+                while start.elapsed() < LASTS {
+                    let Ok(lease) = guard.try_enter_for(&key("a"), OPERATION_TIMEOUT) else {
+                        continue;
+                    };
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                    let holder: Option<String> = eye.get(slot.as_str()).unwrap();
+                    assert_eq!(holder.as_deref(), Some(lease.token().as_str()));
+                    entered.fetch_add(1, Ordering::SeqCst);
+                    inside.store(false, Ordering::SeqCst);
+                    drop(lease);
+                }
+            });
+        }
+        let mut random = Random::new(7);
+        while start.elapsed() < LASTS {
+            scene.replicas[0].stop_process();
+            std::thread::sleep(Duration::from_millis(random.below(400)));
+            scene.replicas[0].cont_process();
+            std::thread::sleep(Duration::from_millis(random.below(100)));
+        }
+    });
+    let entered = entered.into_inner();
+    println!("{entered} entries");
+    assert!(entered > 100, "{entered}");
+    scene.freed(&guards[0], "a");
 }
 
 /// A look on the connection of the wake-ups takes slots, too.
