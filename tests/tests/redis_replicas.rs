@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, eventually, replicas};
-use guard_core::{Budget, LeaseStore, LeaseTtl, Renewed};
+use guard_core::{Budget, HandedOver, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel, Renewed};
 use guard_redis::{
     CloseOutcome, GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, SandboxIsolationKey,
@@ -205,8 +205,33 @@ fn who_is_handed_a_slot_without_acknowledgement_waits_for_it_or_leaves_it_free()
     }
 }
 
-/// Entries, looks and hand-overs of one token may be under way at once, and fail for want of acknowledgement
-/// one after the other: none of them may free a slot whose lease another one brought.
+/// A hand-over and an attempt of its receiver may be under way at once, for the same token.
+#[test]
+fn an_attempt_without_acknowledgement_does_not_free_what_a_hand_over_brings() {
+    let scene = Scene::new();
+    let guard = scene.builder().build().unwrap();
+    let (store, slot) = (guard.store(), guard.slot(&key("a")));
+    let ttl = LeaseTtl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let [from, to] = [(); 2].map(|()| LeaseToken::generate(&OwnerLabel::default()));
+    let holder = || scene.master.cli(&["GET", slot.as_str()]);
+    store
+        .acquire(&slot, &from, ttl, Budget::new(PATIENCE))
+        .unwrap();
+    scene.cut_off();
+    std::thread::scope(|scope| {
+        let hand_over =
+            scope.spawn(|| store.hand_over(&slot, &from, &to, ttl, Budget::new(PATIENCE)));
+        eventually("the slot is passed on", || holder() == to.as_str());
+        let attempt = store.acquire(&slot, &to, ttl, Budget::new(SLACK / 4));
+        assert!(attempt.is_err_and(|error| error.is_transient() && error.is_unknown()));
+        scene.join();
+        let handed = hand_over.join().unwrap().unwrap();
+        assert!(matches!(handed, HandedOver::Granted { .. }), "{handed:?}");
+    });
+    assert_eq!(holder(), to.as_str(), "what was granted is there");
+    store.release(&slot, &to, Budget::new(PATIENCE)).unwrap();
+}
+
 #[test]
 fn a_lease_that_was_granted_is_in_its_slot_however_replicas_come_and_go() {
     const THREADS: usize = 4;
