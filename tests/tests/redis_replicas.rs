@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use guard_conformance::random::Random;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, eventually, replicas};
-use guard_core::{Budget, LeaseStore, LeaseTtl, Renewed};
+use guard_core::{Budget, HandedOver, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel, Renewed};
 use guard_redis::{
     CloseOutcome, GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
+use redis::Commands;
 
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// What a noisy machine may add to a bound that is promised.
@@ -200,6 +203,111 @@ fn who_is_handed_a_slot_without_acknowledgement_waits_for_it_or_leaves_it_free()
             scene.freed(&guard, "a");
         }
     }
+}
+
+/// A hand-over and an attempt of its receiver may be under way at once, for the same token.
+#[test]
+fn an_attempt_without_acknowledgement_does_not_free_what_a_hand_over_brings() {
+    let scene = Scene::new();
+    let guard = scene.builder().build().unwrap();
+    let (store, slot) = (guard.store(), guard.slot(&key("a")));
+    let ttl = LeaseTtl::new(Duration::from_secs(60), Duration::MAX).unwrap();
+    let [from, to] = [(); 2].map(|()| LeaseToken::generate(&OwnerLabel::default()));
+    let holder = || scene.master.cli(&["GET", slot.as_str()]);
+    store
+        .acquire(&slot, &from, ttl, Budget::new(PATIENCE))
+        .unwrap();
+    scene.cut_off();
+    std::thread::scope(|scope| {
+        let hand_over =
+            scope.spawn(|| store.hand_over(&slot, &from, &to, ttl, Budget::new(PATIENCE)));
+        eventually("the slot is passed on", || holder() == to.as_str());
+        let attempt = store.acquire(&slot, &to, ttl, Budget::new(SLACK / 4));
+        assert!(attempt.is_err_and(|error| error.is_transient() && error.is_unknown()));
+        scene.join();
+        let handed = hand_over.join().unwrap().unwrap();
+        assert!(matches!(handed, HandedOver::Granted { .. }), "{handed:?}");
+    });
+    assert_eq!(holder(), to.as_str(), "what was granted is there");
+    store.release(&slot, &to, Budget::new(PATIENCE)).unwrap();
+}
+
+#[test]
+fn a_lease_that_was_granted_is_in_its_slot_however_replicas_come_and_go() {
+    const THREADS: usize = 4;
+    const LASTS: Duration = Duration::from_secs(6);
+    let scene = Scene::new();
+    let builder = || {
+        scene
+            .builder()
+            .operation_timeout(Duration::from_millis(200))
+            .outage_tolerance(PATIENCE)
+    };
+    let guards = [builder().build().unwrap(), builder().build().unwrap()];
+    let slot = guards[0].slot(&key("a"));
+    let start = Instant::now();
+    let (inside, entered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for guard in guards.iter().cycle().take(2 * THREADS) {
+            let (slot, inside, entered, url) = (&slot, &inside, &entered, scene.master.url());
+            scope.spawn(move || {
+                let client = redis::Client::open(url).unwrap();
+                let mut eye = client.get_connection().unwrap();
+                while start.elapsed() < LASTS {
+                    let Ok(lease) = guard.try_enter_for(&key("a"), OPERATION_TIMEOUT) else {
+                        continue;
+                    };
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                    let holder: Option<String> = eye.get(slot.as_str()).unwrap();
+                    assert_eq!(holder.as_deref(), Some(lease.token().as_str()));
+                    entered.fetch_add(1, Ordering::SeqCst);
+                    inside.store(false, Ordering::SeqCst);
+                    drop(lease);
+                }
+            });
+        }
+        let mut random = Random::new(7);
+        while start.elapsed() < LASTS {
+            scene.replicas[0].stop_process();
+            std::thread::sleep(Duration::from_millis(random.below(400)));
+            scene.replicas[0].cont_process();
+            std::thread::sleep(Duration::from_millis(random.below(100)));
+        }
+    });
+    let entered = entered.into_inner();
+    println!("{entered} entries");
+    assert!(entered > 100, "{entered}");
+    scene.freed(&guards[0], "a");
+}
+
+/// A look on the connection of the wake-ups takes slots, too.
+#[test]
+fn who_is_woken_has_its_slot_acknowledged() {
+    let scene = Scene::new();
+    let guard = scene.builder().build().unwrap();
+    let slot = guard.slot(&key("a"));
+    for acknowledged in [true, false] {
+        scene.master.cli(&["SET", slot.as_str(), "foreign"]);
+        let wait = if acknowledged { PATIENCE } else { SLACK };
+        let waiting = {
+            let guard = guard.clone();
+            Waiting::start(move || guard.try_enter_for(&key("a"), wait))
+        };
+        if !acknowledged {
+            scene.cut_off();
+        }
+        let waits = scene.waits();
+        scene.master.cli(&["DEL", slot.as_str()]);
+        if acknowledged {
+            drop(waiting.result().unwrap());
+            assert_eq!(scene.waits() - waits, 1);
+        } else {
+            assert_too_few(&waiting.result().expect_err("cut off"));
+            assert!(scene.waits() > waits);
+            scene.freed(&guard, "a");
+        }
+    }
+    scene.join();
 }
 
 #[test]

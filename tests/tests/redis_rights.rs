@@ -27,16 +27,19 @@ const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
 
 /// The warnings so far.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Whatever was ever logged, by anybody.
+static LOG: Mutex<String> = Mutex::new(String::new());
 
 struct Keep;
 
 impl Log for Keep {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Warn
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
+        writeln!(LOG.lock().unwrap(), "{}", record.args()).unwrap();
+        if record.level() <= Level::Warn {
             WARNINGS.lock().unwrap().push(record.args().to_string());
         }
     }
@@ -49,7 +52,7 @@ fn listen() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         log::set_logger(&Keep).unwrap();
-        log::set_max_level(LevelFilter::Warn);
+        log::set_max_level(LevelFilter::Trace);
     });
     WARNINGS.lock().unwrap().clear();
 }
@@ -230,6 +233,8 @@ fn each_word_of_the_rule_is_needed() {
         }
     }
     assert!(needless.is_empty(), "{needless:?}");
+    let log = LOG.lock().unwrap();
+    assert!(log.contains(PREFIX) && !log.contains(acl::SECRET), "{log}");
 }
 
 /// What the two rights that a guard can do without cost.
