@@ -45,8 +45,8 @@ pub(crate) struct Cluster {
     servers: Mutex<HashMap<Address, Arc<Server>>>,
     /// Whether a failure hints that the map is old.
     stale: AtomicBool,
-    /// Whether somebody reads the map: one at a time will do.
-    reading: AtomicBool,
+    /// Held by whoever reads the map, since one at a time will do. Nobody waits for it.
+    reading: Mutex<()>,
     /// Counts the readings, so that each begins with another server.
     readings: AtomicUsize,
 }
@@ -78,7 +78,7 @@ impl Cluster {
             map: RwLock::new(Map::new()),
             servers: Mutex::default(),
             stale: AtomicBool::new(false),
-            reading: AtomicBool::new(false),
+            reading: Mutex::new(()),
             readings: AtomicUsize::new(0),
         };
         cluster.read_map(&[], budget)?;
@@ -211,14 +211,16 @@ impl Cluster {
 
     /// Reads the map again, unless somebody does.
     fn refresh(&self, first: &[&Address], budget: Budget) {
-        if self.reading.swap(true, Ordering::AcqRel) {
+        let Some(_reading) = self.reading.try_lock() else {
             return;
-        }
+        };
+        // Before the map is read: it may be old again before that is over.
+        self.stale.store(false, Ordering::Release);
         // Half of the time: what the map is needed for takes time, too.
         if let Err(error) = self.read_map(first, share(budget, 2)) {
+            self.stale.store(true, Ordering::Release);
             log::debug!(target: guard_core::LOG_TARGET, "the cluster's slots cannot be read: {error}");
         }
-        self.reading.store(false, Ordering::Release);
     }
 
     /// Reads the map from the first server that tells: one of `first`, of those that are known, or of the seeds.
@@ -238,7 +240,6 @@ impl Cluster {
         for (index, server) in order.iter().enumerate() {
             match self.ask(server, share(budget, order.len() - index)) {
                 Ok(ranges) => {
-                    self.stale.store(false, Ordering::Release);
                     self.map.write().update(&ranges);
                     self.retire();
                     return Ok(());

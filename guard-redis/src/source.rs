@@ -73,6 +73,14 @@ impl Source {
             Self::Pool(info, pool) => {
                 #[cfg(feature = "tls-rustls")]
                 means.tls.are_the_pools(&info)?;
+                if means.credentials.is_some() {
+                    let reason = "a pool and its client bring their own";
+                    return Err(ConfigError::setting("credentials", reason));
+                }
+                if means.database.is_some() {
+                    let reason = "a pool and its client bring their own";
+                    return Err(ConfigError::setting("database", reason));
+                }
                 let route = Route::direct(info);
                 greet(&route, budget).map_err(refuse)?;
                 let unanswered = Arc::clone(&means.line.unanswered);
@@ -104,7 +112,14 @@ impl Source {
                     let reason = "a cluster has no other than 0";
                     return Err(ConfigError::setting("database", reason));
                 }
-                let cluster = means.cluster(&nodes, budget)?.map_err(refuse)?;
+                let (worker, line) = (start_worker()?, means.line.clone());
+                let cluster = Cluster::open(&nodes, means.pool_size, worker, line, budget);
+                let cluster = cluster.map_err(refuse)?;
+                for server in cluster.masters() {
+                    let mut operation = Operation::new("greeting", budget, None);
+                    // One that does not answer now may later.
+                    let _ = server.links.operate(&mut operation, warn_of_eviction);
+                }
                 Servers::Cluster(Arc::new(cluster))
             }
         };
@@ -162,24 +177,6 @@ impl Means {
             settings = settings.set_db(database);
         }
         settings
-    }
-
-    #[cfg(feature = "cluster")]
-    fn cluster(
-        &self,
-        nodes: &[ConnectionInfo],
-        budget: Budget,
-    ) -> Result<Result<Cluster, StoreError>, ConfigError> {
-        let worker = start_worker()?;
-        let line = self.line.clone();
-        let cluster = Cluster::open(nodes, self.pool_size, worker, line, budget);
-        Ok(cluster.inspect(|cluster| {
-            for server in cluster.masters() {
-                let mut operation = Operation::new("greeting", budget, None);
-                // One that does not answer now may later.
-                let _ = server.links.operate(&mut operation, warn_of_eviction);
-            }
-        }))
     }
 }
 

@@ -65,6 +65,14 @@ fn info(server: &RedisServer, section: &str, name: &str) -> String {
     text.lines().find_map(line).unwrap_or_default()
 }
 
+/// The values of a field in an answer whose lines are names and values in turn.
+fn fields<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    lines
+        .filter(move |(field, _)| *field == name)
+        .map(|(_, value)| value)
+}
+
 /// A master, two replicas, and three sentinels that watch over them.
 #[derive(Debug)]
 pub struct Sentinels {
@@ -112,17 +120,19 @@ impl Sentinels {
     ///
     /// When that takes too long.
     pub fn settle(&self) {
+        // A sentinel names a new master before it has ended the failover, and cannot begin another one until then.
         for sentinel in &self.sentinels {
-            eventually("the sentinel knows the others, and all replicas", || {
-                let line = info(sentinel, "sentinel", "master0");
-                let fields = [
-                    "status=ok".to_owned(),
-                    format!("slaves={REPLICAS}"),
-                    format!("sentinels={SENTINELS}"),
-                ];
-                fields
-                    .iter()
-                    .all(|it| line.split(',').any(|field| field == it))
+            eventually("the sentinel knows the others, and all is well", || {
+                let master = sentinel.cli(&["SENTINEL", "MASTER", MASTER]);
+                let replicas = sentinel.cli(&["SENTINEL", "REPLICAS", MASTER]);
+                let is = |name, value: &str| fields(&master, name).eq([value]);
+                is("port", &self.master_server().port().to_string())
+                    && is("flags", "master")
+                    && is("num-other-sentinels", &(SENTINELS - 1).to_string())
+                    && fields(&replicas, "flags")
+                        .filter(|it| *it == "slave")
+                        .count()
+                        == REPLICAS as usize
             });
         }
         let master = self.master_server();
