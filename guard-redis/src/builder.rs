@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{
-    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, StoreError,
-    forward_guard, guard_settings,
+    ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
+    guard_settings,
 };
 use r2d2::Pool;
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+use redis::ConnectionInfo;
+use redis::{Client, IntoConnectionInfo, RedisError};
 
-use crate::connector::Live;
-use crate::dial::dial;
 use crate::fence::counter_name;
-use crate::links::Links;
-use crate::session::Session;
+use crate::replicas::Replicas;
+use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
 use crate::take::Take;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::{ClientPem, TlsSettings};
 use crate::unanswered::Unanswered;
-use crate::wakeups::WakeupLine;
+use crate::wakeups::LineSettings;
 
 /// The default of `pool_size`. Waiting holds no connection, so this bounds only how many operations run at
 /// the same moment.
@@ -28,8 +30,12 @@ pub const DEFAULT_POOL_SIZE: u32 = 8;
 /// The default of `ghost_window`: 60 s.
 pub const DEFAULT_GHOST_WINDOW: Duration = Duration::from_secs(60);
 
-/// The one eviction policy under which the server does not drop leases when its memory is full.
-const SAFE_POLICY: &str = "noeviction";
+/// What an address looks like.
+const FORMS: &str = if cfg!(feature = "tls-rustls") {
+    "redis[s]://[user:password@]host[:port][/database] or unix:///path"
+} else {
+    "redis://[user:password@]host[:port][/database] or unix:///path (rediss:// needs the feature `tls-rustls`)"
+};
 
 /// A guard whose slots are keys in Redis.
 ///
@@ -57,6 +63,34 @@ impl RedisSandboxExecutionGuard {
         RedisGuardBuilder::new(Ok(Source::Pool(client.get_connection_info().clone(), pool)))
     }
 
+    /// Starts building a guard for the master that Redis Sentinel calls `master_name`. `sentinels` are some of
+    /// the addresses of its sentinels, with their own credentials if they ask for any; those of the master are
+    /// set with [`credentials`](RedisGuardBuilder::credentials), its database with
+    /// [`database`](RedisGuardBuilder::database). With `rediss://` addresses the master is reached by TLS, too.
+    ///
+    /// Every new connection asks the sentinels, so the guard follows a failover. What that can lose is in the
+    /// crate's documentation.
+    #[cfg(feature = "sentinel")]
+    pub fn sentinel<A: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = A>,
+        master_name: impl Into<String>,
+    ) -> RedisGuardBuilder {
+        let sentinels = addresses(sentinels);
+        RedisGuardBuilder::new(
+            sentinels.map(|sentinels| Source::Sentinel(sentinels, master_name.into())),
+        )
+    }
+
+    /// Starts building a guard for a Redis Cluster. `nodes` are some of its addresses, from which the others are
+    /// learnt; credentials and TLS are for all as they are for the first of these.
+    ///
+    /// Each slot is on the master of its hash slot, and the guard follows it when that changes. What a failover
+    /// can lose is in the crate's documentation.
+    #[cfg(feature = "cluster")]
+    pub fn cluster<A: IntoConnectionInfo>(nodes: impl IntoIterator<Item = A>) -> RedisGuardBuilder {
+        RedisGuardBuilder::new(addresses(nodes).map(Source::Cluster))
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &RedisStore {
@@ -76,9 +110,14 @@ impl RedisSandboxExecutionGuard {
     }
 }
 
-enum Source {
-    Address(ConnectionInfo),
-    Pool(ConnectionInfo, Pool<Client>),
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+fn addresses<A: IntoConnectionInfo>(
+    addresses: impl IntoIterator<Item = A>,
+) -> Result<Vec<ConnectionInfo>, RedisError> {
+    let addresses = addresses.into_iter();
+    addresses
+        .map(IntoConnectionInfo::into_connection_info)
+        .collect()
 }
 
 /// Builds a [`RedisSandboxExecutionGuard`].
@@ -86,11 +125,16 @@ enum Source {
 pub struct RedisGuardBuilder {
     config: GuardConfig,
     source: Result<Source, RedisError>,
+    credentials: Option<Credentials>,
+    database: Option<i64>,
     pool_size: u32,
     wakeups: Wakeups,
     fencing: bool,
     ghost_window: Duration,
     kill_unanswered: bool,
+    min_replicas: u32,
+    #[cfg(feature = "tls-rustls")]
+    tls: TlsSettings,
 }
 
 /// How a waiting thread learns that a slot has come free.
@@ -110,17 +154,39 @@ impl RedisGuardBuilder {
         Self {
             config: GuardConfig::default(),
             source,
+            credentials: None,
+            database: None,
             pool_size: DEFAULT_POOL_SIZE,
             wakeups: Wakeups::default(),
             fencing: false,
             ghost_window: DEFAULT_GHOST_WINDOW,
             kill_unanswered: true,
+            min_replicas: 0,
+            #[cfg(feature = "tls-rustls")]
+            tls: TlsSettings::default(),
         }
     }
 
     guard_settings!();
 
-    /// The most connections that operations use at the same moment. Waiting threads hold none, so a few
+    /// The user and password for the servers that keep the leases, instead of those in the address. A server
+    /// that knows no users calls its one `default`. Not for [`from_pool`](RedisSandboxExecutionGuard::from_pool).
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials {
+            user: user.into(),
+            password: password.into(),
+        });
+        self
+    }
+
+    /// The database, instead of the address's. Default 0, the only one that a cluster has. Not for
+    /// [`from_pool`](RedisSandboxExecutionGuard::from_pool).
+    pub const fn database(mut self, database: i64) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// The most connections that operations use at the same moment, to each master in a cluster. Waiting threads hold none, so a few
     /// serve hundreds of threads. Default 8, at least 1. A pool passed to
     /// [`from_pool`](RedisSandboxExecutionGuard::from_pool) keeps its own size.
     pub const fn pool_size(mut self, size: u32) -> Self {
@@ -157,6 +223,39 @@ impl RedisGuardBuilder {
         self
     }
 
+    /// How many replicas must have a grant, a renewal or a hand-over before it counts: each is followed by
+    /// `WAIT`, within the operation timeout. An entry that too few replicas acknowledge fails as transient and
+    /// leaves the slot free; a renewal that they do not acknowledge does not prolong the lease. Only a number not
+    /// less than that of the replicas which may become the master keeps leases through a failover; fewer make
+    /// their loss less likely. Default 0: none.
+    pub const fn min_replicas(mut self, replicas: u32) -> Self {
+        self.min_replicas = replicas;
+        self
+    }
+
+    /// The certificates, in PEM, of the authorities whose word counts for the server's certificate, instead of
+    /// those that the operating system trusts. For `rediss://` addresses.
+    #[cfg(feature = "tls-rustls")]
+    pub fn tls_ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.ca_certificate = Some(pem.into());
+        self
+    }
+
+    /// The certificate that the guard shows to the server, with its intermediates if there are any, and its
+    /// private key, both in PEM. For `rediss://` addresses whose server asks for one.
+    #[cfg(feature = "tls-rustls")]
+    pub fn tls_client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.client = Some(ClientPem {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        self
+    }
+
     /// Connects and makes the guard, within the operation timeout.
     ///
     /// # Errors
@@ -166,8 +265,6 @@ impl RedisGuardBuilder {
     /// - [`ConfigError::Connect`] when the server cannot be reached, is none, or does not let us in;
     /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
     pub fn build(self) -> Result<RedisSandboxExecutionGuard, ConfigError> {
-        let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
-        self.config.check(&capabilities)?;
         if self.pool_size == 0 {
             return Err(ConfigError::setting(
                 "pool_size",
@@ -177,91 +274,39 @@ impl RedisGuardBuilder {
         let source = self.source.map_err(|error| {
             ConfigError::setting(
                 "address",
-                format!(
-                    "it is not of the form redis://[user:password@]host[:port][/database]: {}",
-                    error.category()
-                ),
+                format!("it is not of the form {FORMS}: {}", error.category()),
             )
         })?;
+        let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
+        self.config.check(&capabilities)?;
         let timeout = self.config.operation_timeout;
-        let budget = Budget::new(timeout);
-        let unanswered = Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window));
-        let (info, links) = match source {
-            Source::Address(info) => {
-                let first = connect(&info, budget)?;
-                let links =
-                    Links::new(info.clone(), self.pool_size, first, Arc::clone(&unanswered))?;
-                (info, links)
-            }
-            Source::Pool(info, pool) => {
-                connect(&info, budget)?;
-                let links = Links::given(info.clone(), pool, Arc::clone(&unanswered));
-                (info, links)
-            }
+        let replicas = Replicas(self.min_replicas);
+        let means = Means {
+            credentials: self.credentials,
+            database: self.database,
+            pool_size: self.pool_size,
+            #[cfg(feature = "tls-rustls")]
+            tls: self.tls,
+            line: LineSettings {
+                wakeups: self.wakeups,
+                operation_timeout: timeout,
+                grace: self.config.shutdown_grace.unwrap_or(timeout),
+                unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
+                take: Arc::new(Take::new(self.fencing, replicas)),
+                interests: Arc::default(),
+            },
         };
-        let grace = self.config.shutdown_grace.unwrap_or(timeout);
-        let take = Arc::new(Take::new(self.fencing));
-        let wakeups = WakeupLine::new(
-            self.wakeups,
-            info,
-            timeout,
-            grace,
-            Arc::clone(&unanswered),
-            Arc::clone(&take),
-        );
-        let store = RedisStore::new(links, wakeups, unanswered, capabilities, take);
+        let store = source.open(means, capabilities, replicas)?;
         Ok(RedisSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })
     }
 }
 
-/// Opens a connection and makes sure that a Redis server answers on it.
-fn connect(info: &ConnectionInfo, budget: Budget) -> Result<Live, ConfigError> {
-    let refuse = |error: StoreError| ConfigError::connect(shown(info), error);
-    let mut live = dial(info, budget).map_err(refuse)?;
-    let mut session = Session::new(&mut live.connection, budget);
-    session
-        .call::<()>(&redis::cmd("PING"))
-        .map_err(|failure| refuse(failure.into_store_error("greeting")))?;
-    warn_of_eviction(&mut session);
-    Ok(live)
-}
-
-/// Says once if the server may drop leases. A server that does not tell is taken for a good one.
-fn warn_of_eviction(session: &mut Session<'_>) {
-    let info: Result<String, _> = session.call(redis::cmd("INFO").arg("memory"));
-    let Ok(info) = info else {
-        return;
-    };
-    let policy = info
-        .lines()
-        .find_map(|line| line.strip_prefix("maxmemory_policy:"));
-    if let Some(policy) = policy.filter(|policy| *policy != SAFE_POLICY) {
-        log::warn!(
-            target: guard_core::LOG_TARGET,
-            "the Redis server's maxmemory-policy is {policy:?}: it may evict leases; set it to {SAFE_POLICY:?}"
-        );
-    }
-}
-
-/// An address without credentials.
-fn shown(info: &ConnectionInfo) -> String {
-    let scheme = match info.addr() {
-        ConnectionAddr::TcpTls { .. } => "rediss",
-        ConnectionAddr::Unix(_) => "unix",
-        _ => "redis",
-    };
-    let database = info.redis_settings().db();
-    format!("{scheme}://{} (database {database})", info.addr())
-}
-
 impl fmt::Debug for RedisGuardBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = match &self.source {
-            Ok(Source::Address(info) | Source::Pool(info, _)) => shown(info),
-            Err(_) => "(none)".to_owned(),
-        };
+        let address = self.source.as_ref();
+        let address = address.map_or_else(|_| "(none)".to_owned(), Source::to_string);
         f.debug_struct("RedisGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)
@@ -270,6 +315,7 @@ impl fmt::Debug for RedisGuardBuilder {
             .field("fencing", &self.fencing)
             .field("ghost_window", &self.ghost_window)
             .field("kill_unanswered", &self.kill_unanswered)
-            .finish()
+            .field("min_replicas", &self.min_replicas)
+            .finish_non_exhaustive()
     }
 }

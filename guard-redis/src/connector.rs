@@ -29,16 +29,16 @@ pub(crate) struct Known {
 /// on no error by its text.
 pub(crate) type Place = Option<Live>;
 
-/// Makes places. The first one carries the connection that the builder opened.
+/// Makes places. The first one carries the connection that the builder opened, if it is for this pool.
 pub(crate) struct Connector {
     /// Protects the builder's connection until the first place takes it.
     first: Mutex<Place>,
 }
 
 impl Connector {
-    pub(crate) const fn new(first: Live) -> Self {
+    pub(crate) const fn new(first: Place) -> Self {
         Self {
-            first: Mutex::new(Some(first)),
+            first: Mutex::new(first),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! tried one by one here, with a share of the time each, and the handshake is made of commands of ours.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Instant;
 
 use guard_core::{Budget, StoreError};
@@ -13,13 +14,15 @@ use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionI
 use crate::connector::{Known, Live};
 use crate::error::{classify, out_of_time};
 use crate::session::{Failure, Session};
+use crate::socket::open_within;
 use crate::unanswered::Identity;
 
 const CONNECTING: &str = "connecting";
 
 /// Opens a connection, authenticates, selects the database, and learns by what the server knows it. Only the
 /// resolution of a host's name is not bounded: the operating system offers no way.
-pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Live, StoreError> {
+pub(crate) fn dial(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live, StoreError> {
+    let info = server.as_ref();
     let mut connection = open(info, budget)?;
     let mut session = Session::new(&mut connection, budget);
     let redis = info.redis_settings();
@@ -35,7 +38,7 @@ pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Live, StoreE
         let select = redis::cmd("SELECT").arg(redis.db()).to_owned();
         shake_hands("selecting the database", || session.call::<()>(&select))?;
     }
-    let identity = shake_hands(CONNECTING, || Identity::ask(&mut session))?;
+    let identity = shake_hands(CONNECTING, || Identity::ask(&mut session, server))?;
     let since = Instant::now();
     Ok(Live {
         connection,
@@ -44,21 +47,41 @@ pub(crate) fn dial(info: &ConnectionInfo, budget: Budget) -> Result<Live, StoreE
 }
 
 /// A step of the handshake. No command of an operation has been sent yet, so nothing is unknown.
-fn shake_hands<T>(step: &str, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, StoreError> {
+pub(crate) fn shake_hands<T>(
+    step: &str,
+    call: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, StoreError> {
     call().map_err(|failure| match failure {
         Failure::Answer(error) | Failure::Connection(error) => classify(step, error),
-        Failure::NotSent(error) => error,
+        failure => failure.into_store_error(step),
     })
 }
 
+/// One of `shares` equal parts of the time that is left.
+pub(crate) fn share(budget: Budget, shares: usize) -> Budget {
+    let shares = u32::try_from(shares).unwrap_or(u32::MAX).max(1);
+    Budget::new(budget.remaining() / shares)
+}
+
 fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError> {
-    let ConnectionAddr::Tcp(host, port) = info.addr() else {
-        return open_at(info.addr().clone(), info, budget, 1);
+    let (host, port) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host, port),
+        ConnectionAddr::Unix(path) => {
+            let info = info.clone();
+            let open = move || open_at(info.addr().clone(), &info, budget, 1);
+            return open_within(budget, path, open)?;
+        }
+        other => return open_at(other.clone(), info, budget, 1),
     };
     let addresses: Vec<SocketAddr> = (host.as_str(), *port)
         .to_socket_addrs()
         .map_err(|error| StoreError::transient("resolving the host's name").with_source(error))?
         .collect();
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        // The server's certificate must carry the host's name, so the library gets that, and tries the addresses
+        // itself, each for the same time.
+        return open_at(info.addr().clone(), info, budget, addresses.len().max(1));
+    }
     let mut failure = StoreError::transient("the host's name has no addresses");
     for (index, address) in addresses.iter().enumerate() {
         let shares = addresses.len() - index;
@@ -78,17 +101,16 @@ fn open_at(
     budget: Budget,
     shares: usize,
 ) -> Result<Connection, StoreError> {
-    let remaining = budget.remaining();
-    if remaining.is_zero() {
+    let timeout = share(budget, shares).remaining();
+    if timeout.is_zero() {
         return Err(out_of_time(CONNECTING));
     }
-    let shares = u32::try_from(shares).unwrap_or(u32::MAX);
     // Without credentials, database and library name the library's own handshake sends nothing.
     let bare = info
         .clone()
         .set_addr(addr)
         .set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name());
     Client::open(bare)
-        .and_then(|client| client.get_connection_with_timeout(remaining / shares))
+        .and_then(|client| client.get_connection_with_timeout(timeout))
         .map_err(|error| classify(CONNECTING, error))
 }

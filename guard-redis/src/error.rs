@@ -4,7 +4,7 @@ use guard_core::StoreError;
 use redis::{ErrorKind, RedisError};
 
 /// Error codes of the server that pass: it starts, fails over, is full or busy.
-const TRANSIENT_CODES: [&str; 11] = [
+const TRANSIENT_CODES: [&str; 12] = [
     "LOADING",
     "TRYAGAIN",
     "CLUSTERDOWN",
@@ -14,6 +14,8 @@ const TRANSIENT_CODES: [&str; 11] = [
     "OOM",
     "MISCONF",
     "NOREPLICAS",
+    // To a client that waits while its master becomes a replica.
+    "UNBLOCKED",
     // A script that was loaded a moment ago and is gone again.
     "NOSCRIPT",
     "UNKILLABLE",
@@ -31,6 +33,18 @@ pub(crate) fn is_answer(error: &RedisError) -> bool {
 /// Whether the slot carries something that is not a string, and so no token.
 pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
+}
+
+/// Whether the server is a replica: it was a master once, or the address leads elsewhere now.
+pub(crate) fn is_demoted(error: &RedisError) -> bool {
+    match error.code() {
+        Some("READONLY" | "MASTERDOWN") => true,
+        // How servers before 7.0 report the failure of a script's command.
+        Some("ERR") => error
+            .detail()
+            .is_some_and(|detail| detail.contains("-READONLY ")),
+        _ => false,
+    }
 }
 
 /// Whether the server does not know a command, or does not let us use it.
@@ -54,10 +68,12 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
         let busy = error
             .detail()
             .is_some_and(|detail| detail.contains(TOO_MANY_CLIENTS));
-        let transient = busy || TRANSIENT_CODES.contains(&code);
+        let transient = busy || is_demoted(&error) || TRANSIENT_CODES.contains(&code);
         (transient, format!("the server answered {code}"))
     } else if error.is_timeout() {
         (true, "no answer within the operation timeout".to_owned())
+    } else if let Some(reason) = refused_by_tls(&error) {
+        (false, reason)
     } else if error.is_connection_refusal() {
         (true, "the connection was refused".to_owned())
     } else if error.kind() == ErrorKind::Io {
@@ -72,6 +88,14 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
         StoreError::permanent(message)
     };
     classified.with_source(error)
+}
+
+#[cfg(feature = "tls-rustls")]
+use crate::tls::refusal as refused_by_tls;
+
+#[cfg(not(feature = "tls-rustls"))]
+const fn refused_by_tls(_: &RedisError) -> Option<String> {
+    None
 }
 
 /// The operation's time was over before a step of it could begin.
@@ -105,8 +129,11 @@ mod tests {
             "OOM command not allowed when used memory > 'maxmemory'.",
             "MISCONF Redis is configured to save RDB snapshots",
             "NOREPLICAS Not enough good replicas to write.",
+            "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
             "NOSCRIPT No matching script.",
             "ERR max number of clients reached",
+            "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write against a read \
+             only replica.",
         ] {
             let error = answered(line);
             assert!(is_answer(&error), "{line}");

@@ -8,7 +8,7 @@ use guard_core::{LeaseTtl, SlotName};
 /// like a counter.
 const SUFFIX: &str = "\0f";
 /// How many hash slots a cluster has.
-const HASH_SLOTS: u16 = 16_384;
+pub(crate) const HASH_SLOTS: u16 = 16_384;
 /// The shortest life of a counter after its slot was last used.
 const SHORTEST_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The longest life, in milliseconds: what the server can hold.
@@ -24,7 +24,7 @@ pub(crate) fn counter_name(slot: &SlotName) -> String {
         return format!("{{{name}}}{SUFFIX}");
     }
     // Whatever stands in braces first decides: a number that hashes like the whole name.
-    let wanted = hash_slot(name.as_bytes());
+    let wanted = hash_slot_of(slot);
     let tag = (0_u64..).find(|tag| hash_slot(tag.to_string().as_bytes()) == wanted);
     format!("{{{}}}{name}{SUFFIX}", tag.unwrap_or_default())
 }
@@ -35,6 +35,12 @@ pub(crate) fn counter_life(ttl: LeaseTtl) -> u64 {
     ttl.as_millis()
         .saturating_mul(100)
         .clamp(shortest, LONGEST_LIFE)
+}
+
+/// The hash slot of a slot's name: which server of a cluster has it.
+pub(crate) fn hash_slot_of(slot: &SlotName) -> u16 {
+    let name = slot.as_str();
+    hash_slot(hash_tag(name).unwrap_or(name).as_bytes())
 }
 
 /// What decides the hash slot instead of the whole name: the text between the first `{` and the next `}`,

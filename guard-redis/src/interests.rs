@@ -62,6 +62,13 @@ impl Interests {
         }
     }
 
+    /// Wakes the waiters of a slot.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn wake(&self, slot: &SlotName) {
+        let waiters = self.of(slot);
+        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
     /// Wakes every waiter.
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.by_slot.lock().values().flatten().cloned().collect();

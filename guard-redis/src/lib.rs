@@ -1,6 +1,13 @@
 #![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/sentinel.md")]
+#![doc = include_str!("../docs/cluster.md")]
+#![doc = include_str!("../docs/failover.md")]
 
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+mod address;
 mod builder;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connector;
 mod dial;
 mod error;
@@ -8,10 +15,19 @@ mod fence;
 mod interests;
 mod links;
 mod listener;
+mod replicas;
+mod route;
 mod script;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod session;
+mod socket;
+mod source;
 mod store;
 mod take;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod tracked;
 mod unanswered;
 mod wakeups;

@@ -5,23 +5,23 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, ConfigError, LeaseToken, StoreError};
+use guard_core::{Budget, ConfigError, StoreError};
 use parking_lot::Mutex;
 use r2d2::{NopErrorHandler, Pool, PooledConnection};
-use redis::{Client, Connection, ConnectionInfo};
+use redis::{Client, Connection};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
-use crate::connector::{Connector, Known, Live};
-use crate::dial::dial;
-use crate::session::{Failure, Session};
+use crate::connector::{Connector, Known, Live, Place};
+use crate::route::Route;
+use crate::session::{Failure, Operation, Session};
 use crate::unanswered::{Identity, Unanswered};
 
-/// The pool's one worker.
+/// The one worker of all pools.
 const POOL_THREAD_NAME: &str = "guard-pool";
 
-/// The connections of a store.
+/// The connections to one server, or to whichever is the master.
 pub(crate) struct Links {
-    info: ConnectionInfo,
+    route: Route,
     pool: AnyPool,
     unanswered: Arc<Unanswered>,
     /// Protects when a connection last failed. Connections opened before are not trusted any more: what
@@ -35,98 +35,111 @@ enum AnyPool {
 }
 
 impl Links {
-    /// Links with a pool of their own, which begins with the connection `first`.
+    /// Links with a pool of their own, which begins with the connection `first` if there is one.
     pub(crate) fn new(
-        info: ConnectionInfo,
+        route: Route,
         size: u32,
-        first: Live,
+        first: Place,
+        worker: &Arc<ScheduledThreadPool>,
         unanswered: Arc<Unanswered>,
-    ) -> Result<Self, ConfigError> {
-        let worker = start_worker()?;
+    ) -> Self {
         let pool = Pool::builder()
             .max_size(size)
             .min_idle(Some(0))
             .test_on_check_out(false)
             .error_handler(Box::new(NopErrorHandler))
-            .thread_pool(Arc::new(worker))
+            .thread_pool(Arc::clone(worker))
             .build_unchecked(Connector::new(first));
-        Ok(Self::over(info, AnyPool::Own(pool), unanswered))
+        Self::over(route, AnyPool::Own(pool), unanswered)
     }
 
-    /// Links over a pool that belongs to the user. Connections that the pool cannot give come from `info`.
+    /// Links over a pool that belongs to the user. Connections that the pool cannot give come by `route`.
     pub(crate) const fn given(
-        info: ConnectionInfo,
+        route: Route,
         pool: Pool<Client>,
         unanswered: Arc<Unanswered>,
     ) -> Self {
-        Self::over(info, AnyPool::Given(pool), unanswered)
+        Self::over(route, AnyPool::Given(pool), unanswered)
     }
 
-    const fn over(info: ConnectionInfo, pool: AnyPool, unanswered: Arc<Unanswered>) -> Self {
+    const fn over(route: Route, pool: AnyPool, unanswered: Arc<Unanswered>) -> Self {
         Self {
-            info,
+            route,
             pool,
             unanswered,
             last_failure: Mutex::new(None),
         }
     }
 
-    /// Does an idempotent operation on a connection of the pool. If the connection fails and was not new,
-    /// the operation is repeated once, at once, on a new one. `brings` is the token that the operation may
-    /// put into a slot.
+    /// Does an idempotent operation on a connection of the pool. If the connection fails, or its server is no
+    /// master any more, and the connection was not new, the operation is repeated once, at once, on a new one.
     pub(crate) fn operate<T>(
         &self,
-        operation: &str,
-        budget: Budget,
-        brings: Option<&LeaseToken>,
+        operation: &mut Operation<'_>,
         work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Result<T, StoreError> {
-        let mut link = self.check_out(budget)?;
+    ) -> Result<T, Failure> {
+        let budget = operation.budget;
+        let mut link = self.check_out(budget).map_err(Failure::NotSent)?;
         let trusted_since = *self.last_failure.lock();
-        let is_new = link.forget_if_older(trusted_since) || link.introduce(budget).is_err();
+        let is_new =
+            link.forget_if_older(trusted_since) || link.introduce(&self.route, budget).is_err();
         if is_new {
-            link.fill(dial(&self.info, budget)?);
+            link.fill(self.route.dial(budget).map_err(Failure::NotSent)?);
         }
-        match self.attempt(&mut link, budget, brings, false, &work) {
-            Ok(value) => Ok(value),
-            Err(failure @ Failure::Connection(_)) if !is_new => {
-                let first = failure.into_store_error(operation);
-                // The first try may still take effect: without an answer to the second it stays unknown.
-                link.fill(dial(&self.info, budget).map_err(|_| first)?);
-                self.attempt(&mut link, budget, brings, true, &work)
-                    .map_err(|failure| failure.into_store_error(operation).with_unknown_outcome())
+        let result = self.attempt(&mut link, operation, &work);
+        let failed =
+            |failure: &Failure| matches!(failure, Failure::Connection(_)) || failure.is_demotion();
+        if is_new || !result.as_ref().is_err_and(failed) {
+            return result;
+        }
+        match self.route.dial(budget) {
+            Ok(live) => {
+                link.fill(live);
+                self.attempt(&mut link, operation, &work)
             }
-            Err(failure) => Err(failure.into_store_error(operation)),
+            // The first failure says more.
+            Err(_) => result,
         }
     }
 
     fn attempt<T>(
         &self,
         link: &mut Link,
-        budget: Budget,
-        brings: Option<&LeaseToken>,
-        repeated: bool,
+        operation: &mut Operation<'_>,
         work: &impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        let server = link
+            .identity()
+            .map(|identity| Arc::clone(identity.server()));
         let Some(connection) = link.connection() else {
             return Err(Failure::NotSent(StoreError::transient("no connection")));
         };
-        let mut session = Session::new(connection, budget);
-        session.repeated = repeated;
+        let mut session = Session::new(connection, operation.budget);
+        session.server = server;
+        session.repeated = operation.unanswered;
+        session.asking = operation.asking;
+        session.may_be_demoted = self.route.moves();
         let result = work(&mut session);
         match &result {
             Err(Failure::Connection(_)) => {
-                if let Some(token) = brings {
-                    self.unanswered.add(token, link.identity());
+                operation.unanswered = true;
+                if let Some(token) = operation.brings {
+                    self.unanswered.add(token, link.identity().cloned());
                 }
-                link.empty();
-                *self.last_failure.lock() = Some(Instant::now());
+                self.fail(link);
             }
+            Err(failure) if failure.is_demotion() => self.fail(link),
             // Nothing was sent, but the socket may be the reason.
             Err(Failure::NotSent(_)) => link.empty(),
-            Ok(_) | Err(Failure::Answer(_)) => link.give_back_clean(),
+            Ok(_) | Err(_) => link.give_back_clean(),
         }
         result
+    }
+
+    /// Gives up a connection, and with it all that are older.
+    fn fail(&self, link: &mut Link) {
+        link.empty();
+        *self.last_failure.lock() = Some(Instant::now());
     }
 
     fn check_out(&self, budget: Budget) -> Result<Link, StoreError> {
@@ -145,8 +158,8 @@ impl Links {
     }
 }
 
-/// Starts the pool's worker. Its crate panics when the system gives no thread.
-fn start_worker() -> Result<ScheduledThreadPool, ConfigError> {
+/// Starts the worker of the pools. Its crate panics when the system gives no thread.
+pub(crate) fn start_worker() -> Result<Arc<ScheduledThreadPool>, ConfigError> {
     let start = || {
         ScheduledThreadPool::builder()
             .num_threads(1)
@@ -154,10 +167,12 @@ fn start_worker() -> Result<ScheduledThreadPool, ConfigError> {
             .on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled)
             .build()
     };
-    catch_unwind(start).map_err(|_| ConfigError::Thread {
-        name: POOL_THREAD_NAME.to_owned(),
-        source: Arc::new(io::Error::other("the system gave no thread")),
-    })
+    catch_unwind(start)
+        .map(Arc::new)
+        .map_err(|_| ConfigError::Thread {
+            name: POOL_THREAD_NAME.to_owned(),
+            source: Arc::new(io::Error::other("the system gave no thread")),
+        })
 }
 
 /// A connection that is checked out, or the place of one.
@@ -191,14 +206,14 @@ impl Link {
     }
 
     /// Learns by what the server knows a connection that the user's pool opened.
-    fn introduce(&mut self, budget: Budget) -> Result<(), Failure> {
-        if let Self::Given(pooled) = self
+    fn introduce(&mut self, route: &Route, budget: Budget) -> Result<(), Failure> {
+        if let (Self::Given(pooled), Route::Direct(server)) = (self, route)
             && PooledConnection::extensions(pooled)
                 .get::<Known>()
                 .is_none()
         {
             let since = Instant::now();
-            let identity = Identity::ask(&mut Session::new(pooled, budget))?;
+            let identity = Identity::ask(&mut Session::new(pooled, budget), server)?;
             PooledConnection::extensions_mut(pooled).insert(Known { since, identity });
         }
         Ok(())
@@ -232,14 +247,15 @@ impl Link {
         }
     }
 
-    fn identity(&self) -> Option<Identity> {
+    fn known(&self) -> Option<&Known> {
         match self {
-            Self::Own(place) => place.as_ref()?.known.identity.clone(),
-            Self::Given(pooled) => PooledConnection::extensions(pooled)
-                .get::<Known>()?
-                .identity
-                .clone(),
+            Self::Own(place) => place.as_ref().map(|live| &live.known),
+            Self::Given(pooled) => PooledConnection::extensions(pooled).get(),
         }
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        self.known()?.identity.as_ref()
     }
 
     /// The user's pool gets its connection back without the timeouts of this operation.

@@ -10,6 +10,7 @@ use crate::connector::Live;
 use crate::dial::dial;
 use crate::error::is_not_allowed;
 use crate::session::{Failure, Session, failure};
+use crate::unanswered::Identity;
 use crate::wakeups::Line;
 
 /// Where the server sends its messages.
@@ -63,7 +64,7 @@ pub(crate) fn work(line: &Arc<Line>) {
 /// Connects and listens until something ends it.
 fn listen(line: &Arc<Line>) -> End {
     let budget = Budget::new(line.operation_timeout);
-    let mut invalidation = match dial(&line.info, budget) {
+    let mut invalidation = match line.route.dial(budget) {
         Ok(live) => live,
         Err(error) => return End::Failed(error),
     };
@@ -73,8 +74,8 @@ fn listen(line: &Arc<Line>) -> End {
         ));
     };
     // In this order nothing is lost: listen, then track, then let everybody look.
-    let tracked = subscribe(&mut invalidation.connection, budget)
-        .and_then(|()| track(line, identity.id(), budget));
+    let tracked =
+        subscribe(&mut invalidation.connection, budget).and_then(|()| track(&identity, budget));
     let mut pubsub = invalidation.connection.as_pubsub();
     let end = match tracked {
         Ok(tracked) => {
@@ -97,15 +98,16 @@ fn subscribe(connection: &mut Connection, budget: Budget) -> Result<(), Failure>
         .map(drop)
 }
 
-/// Opens the tracked connection, whose keys are told to the connection `id`, but for what it changes itself.
-fn track(line: &Line, id: &str, budget: Budget) -> Result<Live, Failure> {
-    let mut live = dial(&line.info, budget).map_err(Failure::NotSent)?;
+/// Opens the tracked connection, whose keys are told to the connection `listener` on the same server, but for
+/// what it changes itself.
+fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
+    let mut live = dial(listener.server(), budget).map_err(Failure::NotSent)?;
     let mut track = cmd("CLIENT");
     track
         .arg("TRACKING")
         .arg("ON")
         .arg("REDIRECT")
-        .arg(id)
+        .arg(listener.id())
         .arg("NOLOOP");
     Session::new(&mut live.connection, budget).call::<()>(&track)?;
     Ok(live)

@@ -1,12 +1,15 @@
 //! Commands on one connection, within one operation's budget.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use guard_core::{Budget, StoreError};
-use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, RedisError, Value};
+use guard_core::{Budget, LeaseToken, StoreError};
+use redis::{
+    Cmd, Connection, ConnectionInfo, ConnectionLike, FromRedisValue, RedisError, Value, cmd,
+};
 
-use crate::error::{classify, is_answer, out_of_time};
+use crate::error::{classify, is_answer, is_demoted, is_not_allowed, out_of_time};
 
 /// The least time for reading an answer that is due.
 const SHORTEST_READ: Duration = Duration::from_millis(1);
@@ -18,8 +21,13 @@ pub(crate) enum Failure {
     /// The connection, or what came over it, cannot be trusted any more; the command may have been
     /// executed, or may yet be.
     Connection(RedisError),
+    /// The server is a replica now, so what it says of a token counts for nothing.
+    Demoted,
     /// The command was not sent.
     NotSent(StoreError),
+    /// The command was executed, but a failover may still undo it: too few replicas have it. The connection is
+    /// fine.
+    Unreplicated(StoreError),
 }
 
 impl Failure {
@@ -28,7 +36,65 @@ impl Failure {
         match self {
             Self::Answer(error) => classify(operation, error),
             Self::Connection(error) => classify(operation, error).with_unknown_outcome(),
+            Self::Demoted => {
+                StoreError::transient(format!("{operation}: the server is no master any more"))
+            }
             Self::NotSent(error) => error,
+            Self::Unreplicated(error) => error.with_unknown_outcome(),
+        }
+    }
+
+    /// Whether another server has the slot.
+    pub(crate) fn is_misdirection(&self) -> bool {
+        let redirects = |error: &RedisError| matches!(error.code(), Some("MOVED" | "ASK"));
+        self.is_demotion() || matches!(self, Self::Answer(error) if redirects(error))
+    }
+
+    /// Whether the server is no master any more: another one is.
+    pub(crate) fn is_demotion(&self) -> bool {
+        match self {
+            Self::Answer(error) => is_demoted(error),
+            Self::Demoted => true,
+            Self::Connection(_) | Self::NotSent(_) | Self::Unreplicated(_) => false,
+        }
+    }
+}
+
+/// One operation of the store, over however many tries.
+pub(crate) struct Operation<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) budget: Budget,
+    /// The token that it may put into a slot.
+    pub(crate) brings: Option<&'a LeaseToken>,
+    /// Whether a try of it went unanswered: it may have been executed, or may yet be.
+    pub(crate) unanswered: bool,
+    /// Whether the next try goes to the node of a cluster that is only about to get the slot.
+    pub(crate) asking: bool,
+}
+
+impl<'a> Operation<'a> {
+    pub(crate) const fn new(
+        name: &'static str,
+        budget: Budget,
+        brings: Option<&'a LeaseToken>,
+    ) -> Self {
+        Self {
+            name,
+            budget,
+            brings,
+            unanswered: false,
+            asking: false,
+        }
+    }
+
+    /// What the guard is told when the last try failed.
+    pub(crate) fn error(&self, failure: Failure) -> StoreError {
+        let error = failure.into_store_error(self.name);
+        if self.unanswered {
+            // The last try may have a definite answer, the one before has none.
+            error.with_unknown_outcome()
+        } else {
+            error
         }
     }
 }
@@ -37,8 +103,15 @@ impl Failure {
 pub(crate) struct Session<'a> {
     pub(crate) connection: &'a mut Connection,
     pub(crate) budget: Budget,
+    /// The server, where a command may have to be ended on another one.
+    pub(crate) server: Option<Arc<ConnectionInfo>>,
     /// Whether an earlier try of the same operation went unanswered, and may have been executed.
     pub(crate) repeated: bool,
+    /// Whether the server is only about to get the keys (a cluster's `ASK`), and has to be told before each
+    /// command that we know.
+    pub(crate) asking: bool,
+    /// Whether the server may have become a replica without ending the connection.
+    pub(crate) may_be_demoted: bool,
     /// Whether the next command was sent already.
     sent: bool,
 }
@@ -48,7 +121,10 @@ impl<'a> Session<'a> {
         Self {
             connection,
             budget,
+            server: None,
             repeated: false,
+            asking: false,
+            may_be_demoted: false,
             sent: false,
         }
     }
@@ -71,14 +147,30 @@ impl<'a> Session<'a> {
 
     /// Sends a command and reads its answer within what is left of the budget.
     pub(crate) fn call<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
+        if self.asking {
+            self.exchange(&cmd("ASKING"))?;
+        }
         let value = if std::mem::take(&mut self.sent) {
-            self.receive()
+            self.receive()?
         } else {
-            self.prepare()?;
-            self.connection.req_command(command).map_err(failure)
-        }?;
+            self.exchange(command)?
+        };
         let value = value.extract_error().map_err(failure)?;
         redis::from_redis_value(value).map_err(|error| Failure::Connection(error.into()))
+    }
+
+    /// Makes sure that what the server has just said of a token is a master's word: a replica that was the
+    /// master when the connection was opened may know less.
+    pub(crate) fn confirm(&mut self) -> Result<(), Failure> {
+        if self.may_be_demoted && !is_master(self)? {
+            return Err(Failure::Demoted);
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        self.prepare()?;
+        self.connection.req_command(command).map_err(failure)
     }
 
     /// Reads the answer to a command that was sent before.
@@ -106,6 +198,15 @@ impl<'a> Session<'a> {
         };
         // The socket is unusable, but nothing of this command was sent.
         set().map_err(|error| Failure::NotSent(classify("preparing the connection", error)))
+    }
+}
+
+/// Asks the server for its role. One that does not tell is taken for a master.
+pub(crate) fn is_master(session: &mut Session<'_>) -> Result<bool, Failure> {
+    match session.call::<Vec<Value>>(&cmd("ROLE")) {
+        Ok(role) => Ok(matches!(role.first(), Some(Value::BulkString(role)) if role == b"master")),
+        Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(true),
+        Err(failure) => Err(failure),
     }
 }
 

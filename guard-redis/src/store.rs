@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
-    LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
+    LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
 
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
 use crate::fence::{counter_life, counter_name};
-use crate::links::Links;
+use crate::replicas::Replicas;
 use crate::script::Script;
+use crate::servers::Servers;
 use crate::session::{Failure, Session};
 use crate::take::{Take, remaining};
 use crate::unanswered::Unanswered;
-use crate::wakeups::WakeupLine;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
@@ -31,11 +31,11 @@ const RENEWED_TOGETHER: usize = 100;
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    links: Links,
-    wakeups: WakeupLine,
+    servers: Servers,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
     take: Arc<Take>,
+    replicas: Replicas,
     renew: Script,
     release: Script,
     hand_over: Script,
@@ -45,18 +45,18 @@ struct Inner {
 
 impl RedisStore {
     pub(crate) fn new(
-        links: Links,
-        wakeups: WakeupLine,
+        servers: Servers,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
         take: Arc<Take>,
+        replicas: Replicas,
     ) -> Self {
         Self(Arc::new(Inner {
-            links,
-            wakeups,
+            servers,
             unanswered,
             capabilities,
             take,
+            replicas,
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
@@ -74,7 +74,22 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Passes the slot on and has it acknowledged.
     fn swap(
+        &self,
+        session: &mut Session<'_>,
+        slot: &SlotName,
+        tokens: [&LeaseToken; 2],
+        ttl: LeaseTtl,
+    ) -> Result<HandedOver, Failure> {
+        let handed = self.swap_here(session, slot, tokens, ttl)?;
+        if matches!(handed, HandedOver::Granted { .. }) {
+            self.replicas.acknowledge(session)?;
+        }
+        Ok(handed)
+    }
+
+    fn swap_here(
         &self,
         session: &mut Session<'_>,
         slot: &SlotName,
@@ -107,10 +122,13 @@ impl Inner {
 
     fn renew_together(
         &self,
-        leases: &[(SlotName, LeaseToken)],
+        leases: &[&(SlotName, LeaseToken)],
         ttl: LeaseTtl,
         budget: Budget,
-    ) -> Result<Vec<Renewed>, StoreError> {
+    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
+        let Some((first, _)) = leases.first() else {
+            return Ok(Vec::new());
+        };
         let counters: Vec<String> = if self.capabilities.fencing {
             leases.iter().map(|(slot, _)| counter_name(slot)).collect()
         } else {
@@ -124,27 +142,36 @@ impl Inner {
 
         let work = |session: &mut Session<'_>| {
             let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
-            Ok(answers
-                .into_iter()
-                .map(|held| {
-                    if held == 1 {
-                        Renewed::Renewed
-                    } else {
-                        Renewed::NotHeld
-                    }
-                })
-                .collect())
+            if answers.contains(&0) {
+                session.confirm()?;
+            }
+            let acknowledged = if answers.contains(&1) {
+                self.replicas.acknowledge(session)
+            } else {
+                Ok(())
+            };
+            let renewed = match acknowledged {
+                Ok(()) => Ok(Renewed::Renewed),
+                // A lease that is not held is so all the same.
+                Err(failure @ Failure::Unreplicated(_)) => Err(failure.into_store_error("renew")),
+                Err(failure) => return Err(failure),
+            };
+            let outcome = |held| match held {
+                1 => renewed.clone(),
+                _ => Ok(Renewed::NotHeld),
+            };
+            Ok(answers.into_iter().map(outcome).collect())
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        if leases.iter().any(|(slot, _)| self.wakeups.is_watched(slot)) {
-            match self.wakeups.look(None, budget, work) {
+        if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
+            match self.servers.look(first, None, budget, work) {
                 None => {}
                 Some(Err(error)) if error.is_unknown() => {}
                 Some(result) => return result,
             }
         }
-        self.links.operate("renew", budget, None, work)
+        self.servers.operate(first, "renew", budget, None, work)
     }
 }
 
@@ -165,16 +192,16 @@ impl LeaseStore for RedisStore {
         let inner = &*self.0;
         let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
         let mut doubt = false;
-        if inner.wakeups.is_watched(slot) {
-            match inner.wakeups.look(Some(token), budget, take) {
+        if inner.servers.is_watched(slot) {
+            match inner.servers.look(slot, Some(token), budget, take) {
                 Some(Err(error)) if error.is_unknown() => doubt = true,
                 Some(result) => return result,
                 None => {}
             }
         }
         let result = inner
-            .links
-            .operate("acquire", budget, Some(token), |session| {
+            .servers
+            .operate(slot, "acquire", budget, Some(token), |session| {
                 inner.take.run_if_free(session, slot, token, ttl)
             });
         // The look that failed may still take effect: without an answer to this it stays unknown.
@@ -194,12 +221,11 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
-        let lease = [(slot.clone(), token.clone())];
-        let answers = self.0.renew_together(&lease, ttl, budget)?;
+        let lease = (slot.clone(), token.clone());
+        let mut answers = self.0.renew_together(&[&lease], ttl, budget)?.into_iter();
         answers
-            .first()
-            .copied()
-            .ok_or_else(|| StoreError::permanent("renew: no answer"))
+            .next()
+            .unwrap_or_else(|| Err(StoreError::permanent("renew: no answer")))
     }
 
     fn renew_many(
@@ -208,11 +234,24 @@ impl LeaseStore for RedisStore {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Vec<Result<Renewed, StoreError>> {
-        let mut results = Vec::with_capacity(leases.len());
-        for leases in leases.chunks(RENEWED_TOGETHER) {
-            match self.0.renew_together(leases, ttl, budget) {
-                Ok(answers) => results.extend(answers.into_iter().map(Ok)),
-                Err(error) => results.extend(leases.iter().map(|_| Err(error.clone()))),
+        let inner = &*self.0;
+        // In an order in which those that one script can renew stand together.
+        let mut order: Vec<(u16, usize)> = leases
+            .iter()
+            .enumerate()
+            .map(|(index, (slot, _))| (inner.servers.group(slot), index))
+            .collect();
+        order.sort_unstable();
+        let mut results = vec![Err(StoreError::permanent("renew: no answer")); leases.len()];
+        for group in order.chunk_by(|(one, _), (other, _)| one == other) {
+            for places in group.chunks(RENEWED_TOGETHER) {
+                let together: Vec<_> = places.iter().map(|&(_, index)| &leases[index]).collect();
+                let answers = inner
+                    .renew_together(&together, ttl, budget)
+                    .unwrap_or_else(|error| vec![Err(error); places.len()]);
+                for (answer, &(_, index)) in answers.into_iter().zip(places) {
+                    results[index] = answer;
+                }
             }
         }
         results
@@ -226,15 +265,21 @@ impl LeaseStore for RedisStore {
     ) -> Result<Released, StoreError> {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(token);
-        let (released, settled) = inner.links.operate("release", budget, None, |session| {
-            let settled = inner.unanswered.settle(&suspects, session)?;
-            let held = inner
-                .release
-                .run(session, &[slot.as_str()], &[token.as_str()]);
-            let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
-            // After a try without an answer the slot was most likely freed by that one.
-            Ok((released || session.repeated, settled))
-        })?;
+        let (released, settled) =
+            inner
+                .servers
+                .operate(slot, "release", budget, None, |session| {
+                    let settled = inner.unanswered.settle(&suspects, session)?;
+                    let held = inner
+                        .release
+                        .run(session, &[slot.as_str()], &[token.as_str()]);
+                    let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
+                    if !released {
+                        session.confirm()?;
+                    }
+                    // After a try without an answer the slot was most likely freed by that one.
+                    Ok((released || session.repeated, settled))
+                })?;
         if !settled {
             return Err(not_final());
         }
@@ -257,12 +302,16 @@ impl LeaseStore for RedisStore {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(from);
         let handed = inner
-            .links
-            .operate("hand over", budget, Some(to), |session| {
+            .servers
+            .operate(slot, "hand over", budget, Some(to), |session| {
                 if !inner.unanswered.settle(&suspects, session)? {
                     return Ok(None);
                 }
-                inner.swap(session, slot, [from, to], ttl).map(Some)
+                let handed = inner.swap(session, slot, [from, to], ttl)?;
+                if handed == HandedOver::NotHeld {
+                    session.confirm()?;
+                }
+                Ok(Some(handed))
             })?;
         let handed = handed.ok_or_else(not_final)?;
         inner.unanswered.forget(from);
@@ -284,16 +333,20 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.wakeups.is_watched(slot)
-            && let Some(Ok(holder)) = inner.wakeups.look(None, budget, ask)
+        if inner.servers.is_watched(slot)
+            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
         {
             return Ok(holder);
         }
-        inner.links.operate("holder", budget, None, ask)
+        inner.servers.operate(slot, "holder", budget, None, ask)
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.0.wakeups.watch(slot, waker)
+        self.0.servers.watch(slot, waker)
+    }
+
+    fn node(&self, slot: &SlotName) -> NodeId {
+        self.0.servers.node(slot)
     }
 
     fn capabilities(&self) -> Capabilities {

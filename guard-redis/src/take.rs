@@ -7,6 +7,7 @@ use guard_core::{Acquired, FencingToken, LeaseToken, LeaseTtl, SlotName};
 use redis::{Cmd, FromRedisValue, ParsingError, Value, cmd};
 
 use crate::fence::{counter_life, counter_name};
+use crate::replicas::Replicas;
 use crate::script::Script;
 use crate::session::{Failure, Session};
 
@@ -16,20 +17,22 @@ const GRANTED: i64 = -3;
 /// The acquiring scripts.
 pub(crate) struct Take {
     fencing: bool,
+    replicas: Replicas,
     plain: Script,
     fenced: Script,
 }
 
 impl Take {
-    pub(crate) fn new(fencing: bool) -> Self {
+    pub(crate) fn new(fencing: bool, replicas: Replicas) -> Self {
         Self {
             fencing,
+            replicas,
             plain: Script::new(include_str!("../scripts/acquire.lua")),
             fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
         }
     }
 
-    /// Takes the slot, or tells who keeps it.
+    /// Takes the slot and has it acknowledged, or tells who keeps it.
     pub(crate) fn run(
         &self,
         session: &mut Session<'_>,
@@ -37,14 +40,17 @@ impl Take {
         token: &LeaseToken,
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
-        self.with_arguments(slot, token, ttl, |script, keys, arguments| {
-            match script.run(session, keys, arguments)? {
-                Answer::Numbered(answer, number) => {
-                    Ok(acquired(answer, Some(FencingToken::new(number))))
-                }
-                Answer::Plain(answer) => Ok(acquired(answer, None)),
-            }
-        })
+        let answer = self.with_arguments(slot, token, ttl, |script, keys, arguments| {
+            script.run(session, keys, arguments)
+        })?;
+        let acquired = match answer {
+            Answer::Numbered(answer, number) => acquired(answer, Some(FencingToken::new(number))),
+            Answer::Plain(answer) => acquired(answer, None),
+        };
+        if matches!(acquired, Acquired::Granted { .. }) {
+            self.replicas.acknowledge(session)?;
+        }
+        Ok(acquired)
     }
 
     /// The command with which [`run`](Self::run) begins.
@@ -81,6 +87,7 @@ impl Take {
         if let Some(set) = self.if_free(slot, token, ttl)
             && session.call::<Option<String>>(&set)?.is_some()
         {
+            self.replicas.acknowledge(session)?;
             return Ok(Acquired::Granted { fencing: None });
         }
         self.run(session, slot, token, ttl)

@@ -87,7 +87,9 @@ impl Tracked {
         result: Result<T, Failure>,
     ) -> Result<T, (Failure, Option<Identity>)> {
         let result = result.map_err(|failure| (failure, live.known.identity.clone()));
-        let broken = matches!(result, Err((Failure::Connection(_), _)));
+        let broken = result.as_ref().is_err_and(|(failure, _)| {
+            matches!(failure, Failure::Connection(_)) || failure.is_demotion()
+        });
         self.put_back(generation, (!broken).then_some(live));
         result
     }

@@ -4,15 +4,21 @@
 //! its client closed long ago. Only the server can end such a connection for good. So each connection learns
 //! by which number and address the server knows it, and the store remembers, for each token, the connections
 //! on which a command that may put the token into a slot went unanswered.
+//!
+//! The server may not be the master any more when the slot is freed. A command that is still under way to it
+//! could take effect if it became the master again; so its connection is ended there, not on the new master.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use guard_core::LeaseToken;
+use guard_core::{Budget, LeaseToken, StoreError};
 use parking_lot::Mutex;
-use redis::cmd;
+use redis::{ConnectionInfo, RedisError, cmd};
 
+use crate::dial::dial;
 use crate::error::is_not_allowed;
 use crate::session::{Failure, Session};
 
@@ -20,38 +26,48 @@ use crate::session::{Failure, Session};
 /// belong to a stranger, who has another address.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
+    server: Arc<ConnectionInfo>,
     id: String,
     address: String,
 }
 
 impl Identity {
     /// Asks the server; `None` if it does not tell.
-    pub(crate) fn ask(session: &mut Session<'_>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn ask(
+        session: &mut Session<'_>,
+        server: &Arc<ConnectionInfo>,
+    ) -> Result<Option<Self>, Failure> {
         match session.call::<String>(cmd("CLIENT").arg("INFO")) {
-            Ok(info) => Ok(Self::parse(&info)),
+            Ok(info) => Ok(Self::parse(&info, server)),
             // Any other refusal is one of the moment, such as too many clients.
             Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
-    fn parse(info: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let mut fields = info.split_ascii_whitespace();
-            fields
-                .find_map(|field| field.strip_prefix(name))
-                .map(str::to_owned)
-        };
+    fn parse(info: &str, server: &Arc<ConnectionInfo>) -> Option<Self> {
+        // The address of a Unix socket is its path, which may contain spaces; what follows is known.
+        let (id, rest) = info.strip_prefix("id=")?.split_once(" addr=")?;
+        let (address, _) = rest.split_once(" laddr=")?;
         Some(Self {
-            id: field("id=")?,
-            address: field("addr=")?,
+            server: Arc::clone(server),
+            id: id.to_owned(),
+            address: address.to_owned(),
         })
+    }
+
+    /// The server that the connection leads to.
+    pub(crate) const fn server(&self) -> &Arc<ConnectionInfo> {
+        &self.server
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 }
+
+/// What part of a release's time may be spent on a server that is not the slot's any more.
+const PARTS: u32 = 4;
 
 /// A connection on which a command went unanswered.
 #[derive(Clone, Debug)]
@@ -112,7 +128,7 @@ impl Unanswered {
     }
 
     /// Makes sure that nothing of `suspects` is executed after this; answers whether that is sure. To be
-    /// called before the slot is freed, on another connection to the same server.
+    /// called before the slot is freed, on another connection to the slot's server.
     pub(crate) fn settle(
         &self,
         suspects: &[Suspect],
@@ -131,33 +147,68 @@ impl Unanswered {
         let Some(identity) = suspect.identity.as_ref().filter(|_| self.may_kill) else {
             return Ok(false);
         };
-        let mut kill = cmd("CLIENT");
-        kill.arg("KILL")
-            .arg("ID")
-            .arg(&identity.id)
-            .arg("ADDR")
-            .arg(&identity.address);
-        match session.call::<i64>(&kill) {
-            // One: ended just now. Zero: it was gone already.
-            Ok(_) => Ok(true),
-            Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(false),
-            Err(failure) => Err(failure),
+        match &session.server {
+            Some(server) if server.addr() != identity.server.addr() => {
+                Ok(end_elsewhere(identity, session.budget))
+            }
+            _ => kill(identity, session),
         }
     }
 }
 
+/// Ends a connection on the server that `session` leads to; answers whether it is gone for sure.
+fn kill(identity: &Identity, session: &mut Session<'_>) -> Result<bool, Failure> {
+    let mut kill = cmd("CLIENT");
+    kill.arg("KILL")
+        .arg("ID")
+        .arg(&identity.id)
+        .arg("ADDR")
+        .arg(&identity.address);
+    match session.call::<i64>(&kill) {
+        // One: ended just now. Zero: it was gone already.
+        Ok(_) => Ok(true),
+        Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Ends a connection on a server that is not the slot's any more, in a part of the budget; answers whether it
+/// is gone for sure.
+fn end_elsewhere(identity: &Identity, budget: Budget) -> bool {
+    let part = Budget::new(budget.remaining() / PARTS);
+    match dial(&identity.server, part) {
+        Ok(mut live) => {
+            let mut session = Session::new(&mut live.connection, part);
+            kill(identity, &mut session).unwrap_or(false)
+        }
+        // Nobody listens: the server is gone, and its connections with it.
+        Err(error) => is_refusal(&error),
+    }
+}
+
+fn is_refusal(error: &StoreError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(RedisError::is_connection_refusal)
+}
+
 #[cfg(test)]
 mod tests {
+    use redis::IntoConnectionInfo;
+
     use super::*;
 
     #[test]
     fn the_identity_is_read_from_the_servers_description() {
+        let server = Arc::new("redis://127.0.0.1".into_connection_info().unwrap());
         let info = "id=17 addr=127.0.0.1:5000 laddr=127.0.0.1:6379 fd=8 name= user=default\n";
-        let identity = Identity::parse(info).unwrap();
+        let identity = Identity::parse(info, &server).unwrap();
         assert_eq!(
             (identity.id.as_str(), identity.address.as_str()),
             ("17", "127.0.0.1:5000")
         );
-        assert!(Identity::parse("addr=127.0.0.1:5000").is_none());
+        let info = "id=8 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8\n";
+        let identity = Identity::parse(info, &server).unwrap();
+        assert_eq!(identity.address, "/tmp/a b/redis.sock:0");
+        assert!(Identity::parse("addr=127.0.0.1:5000", &server).is_none());
     }
 }

@@ -19,11 +19,11 @@ use guard_core::{
     Waker, Watch,
 };
 use parking_lot::{Condvar, Mutex};
-use redis::ConnectionInfo;
 
 use crate::builder::Wakeups;
 use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
+use crate::route::Route;
 use crate::session::{Failure, Session};
 use crate::take::Take;
 use crate::tracked::Tracked;
@@ -31,7 +31,19 @@ use crate::unanswered::{Identity, Unanswered};
 
 const THREAD_NAME: &str = "guard-wakeups";
 
-/// The wake-ups of a store. The thread and the connections begin with the first wait.
+/// What all lines of a store have in common.
+#[derive(Clone)]
+pub(crate) struct LineSettings {
+    pub(crate) wakeups: Wakeups,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) unanswered: Arc<Unanswered>,
+    pub(crate) take: Arc<Take>,
+    /// Who waits for which slot, whichever server has it.
+    pub(crate) interests: Arc<Interests>,
+}
+
+/// The wake-ups from one server. The thread and the connections begin with the first wait.
 pub(crate) struct WakeupLine {
     line: Arc<Line>,
     grace: Duration,
@@ -42,7 +54,7 @@ pub(crate) struct WakeupLine {
 
 /// What the waiters and the listening thread share.
 pub(crate) struct Line {
-    pub(crate) info: ConnectionInfo,
+    pub(crate) route: Route,
     pub(crate) operation_timeout: Duration,
     pub(crate) tracked: Arc<Tracked>,
     pub(crate) interests: Arc<Interests>,
@@ -58,20 +70,21 @@ pub(crate) struct Line {
 }
 
 impl WakeupLine {
-    pub(crate) fn new(
-        wakeups: Wakeups,
-        info: ConnectionInfo,
-        operation_timeout: Duration,
-        grace: Duration,
-        unanswered: Arc<Unanswered>,
-        take: Arc<Take>,
-    ) -> Self {
+    pub(crate) fn new(route: Route, settings: LineSettings) -> Self {
+        let LineSettings {
+            wakeups,
+            operation_timeout,
+            grace,
+            unanswered,
+            take,
+            interests,
+        } = settings;
         Self {
             line: Arc::new(Line {
-                info,
+                route,
                 operation_timeout,
                 tracked: Arc::default(),
-                interests: Arc::default(),
+                interests,
                 unanswered,
                 take,
                 healthy: AtomicBool::new(false),
@@ -86,18 +99,44 @@ impl WakeupLine {
 
     /// Registers an interest in a slot; `None` where the server does not tell.
     pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        self.is_on().then(|| {
+            Watch::new(Watching {
+                _interest: self.line.interests.add(slot, waker),
+                line: Arc::clone(&self.line),
+            })
+        })
+    }
+
+    /// Whether there is or will be something to be had. Starts the thread if need be.
+    pub(crate) fn is_on(&self) -> bool {
         if self.line.off.load(Ordering::Acquire) {
-            return None;
+            return false;
         }
-        if let Err(error) = self.start() {
+        let started = self.start();
+        if let Err(error) = &started {
             self.line
                 .switch_off(&format!("no thread for wake-ups: {error}"));
-            return None;
         }
-        Some(Watch::new(Watching {
-            _interest: self.line.interests.add(slot, waker),
-            line: Arc::clone(&self.line),
-        }))
+        started.is_ok()
+    }
+
+    /// Whether changes are told now.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.line.is_healthy()
+    }
+
+    /// Asks the thread to end, and does not wait for it.
+    pub(crate) fn stop(&self) {
+        *self.line.stop.lock() = true;
+        self.line.stopping.notify_all();
+    }
+
+    /// Gives the line up, whose server has no slots any more; its thread ends by itself.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn retire(&self) {
+        self.stop();
+        *self.thread.lock() = None;
     }
 
     /// Works on the tracked connection: see [`Line::look`].
@@ -134,8 +173,7 @@ impl WakeupLine {
 
 impl Drop for WakeupLine {
     fn drop(&mut self) {
-        *self.line.stop.lock() = true;
-        self.line.stopping.notify_all();
+        self.stop();
         // The last handle may go on the thread itself, which must not wait for its own end.
         if let Some((id, over)) = self.thread.get_mut().take()
             && id != thread::current().id()
@@ -162,8 +200,16 @@ impl Line {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let result = self.tracked.use_within(half_of(budget), work)?;
-        Some(result.map_err(|failed| self.note(brings, failed)))
+        let work = |session: &mut Session<'_>| {
+            session.may_be_demoted = self.route.moves();
+            work(session)
+        };
+        match self.tracked.use_within(half_of(budget), work)? {
+            Ok(value) => Some(Ok(value)),
+            // The pool finds the right server at once.
+            Err((failure, _)) if failure.is_misdirection() => None,
+            Err(failed) => Some(Err(self.note(brings, failed))),
+        }
     }
 
     /// Notes a failure of the tracked connection.
@@ -222,7 +268,10 @@ impl Line {
                     line.take.run(session, &slot, &token, ttl)
                 }
             });
-            let result = result.map_err(|failed| line.note(Some(&token), failed));
+            let result = match result {
+                Err((failure, _)) if failure.is_misdirection() => return None,
+                result => result.map_err(|failed| line.note(Some(&token), failed)),
+            };
             if matches!(result, Ok(Acquired::Held { .. })) {
                 line.interests.disappoint(&slot, number);
             }

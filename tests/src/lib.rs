@@ -23,6 +23,10 @@
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
+//! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
+//! | [`replicas`] | a master with replicas |
+//! | [`acl`] | the rule for users that the Redis store's page gives |
+//! | [`certificates`] | certificates that are made for one test |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
@@ -38,8 +42,10 @@
     clippy::missing_panics_doc
 )]
 
+pub mod acl;
 pub mod backend;
 mod cases;
+pub mod certificates;
 pub mod chaos;
 mod fixture;
 pub mod history;
@@ -47,6 +53,8 @@ pub mod measure;
 pub mod proxy;
 pub mod random;
 pub mod redis_server;
+pub mod redis_topologies;
+pub mod replicas;
 mod suite;
 mod vectors;
 mod waiting;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ echo $server; read -r _; kill -9 $server; wait $server"#;
 /// Ports that may be lost to somebody else between finding and using them.
 const ATTEMPTS: usize = 10;
 
+/// How far above its port a node of a cluster talks to the others.
+pub const BUS: u16 = 10_000;
+
 /// What a server is started with.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -27,6 +31,10 @@ pub struct Setup {
     pub password: Option<String>,
     /// Further arguments for `redis-server`.
     pub arguments: Vec<String>,
+    /// What a sentinel is told, if it is to be one.
+    pub sentinel: Option<String>,
+    /// Whether it also takes the port [`BUS`] above its own, as a node of a cluster does.
+    pub bus: bool,
 }
 
 /// A `redis-server` on a free port, with nothing on disk; it is stopped when this is dropped.
@@ -72,9 +80,11 @@ impl RedisServer {
             directory: tempfile::tempdir().expect("a temporary directory"),
         };
         for _ in 0..ATTEMPTS {
-            let port =
-                TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
-            this.port = port.expect("a free port").port();
+            this.port = if this.setup.bus {
+                free_port_with_bus()
+            } else {
+                free_port()
+            };
             if this.launch() {
                 return this;
             }
@@ -86,16 +96,13 @@ impl RedisServer {
     fn launch(&mut self) -> bool {
         let mut command = Command::new("sh");
         command.args(["-c", WATCHER, "redis-watcher"]);
+        if let Some(orders) = &self.setup.sentinel {
+            command.arg(self.write_orders(orders)).arg("--sentinel");
+        } else {
+            command.args(["--save", "", "--appendonly", "no"]);
+        }
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
-        command.args([
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--logfile",
-            "log",
-            "--dir",
-        ]);
+        command.args(["--logfile", "log", "--dir"]);
         command.arg(self.directory.path());
         if let Some(password) = &self.setup.password {
             command.args(["--requirepass", password]);
@@ -128,6 +135,15 @@ impl RedisServer {
         }
         self.kill();
         false
+    }
+
+    /// Writes what a sentinel starts with, unless it has made it its own by now. Answers where.
+    fn write_orders(&self, orders: &str) -> PathBuf {
+        let path = self.directory.path().join("sentinel.conf");
+        if !path.exists() {
+            fs::write(&path, orders).expect("a place for the orders");
+        }
+        path
     }
 
     /// The server's URL, with the password if there is one.
@@ -208,7 +224,9 @@ impl RedisServer {
         }
     }
 
-    fn log(&self) -> String {
+    /// What the server has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
@@ -216,6 +234,27 @@ impl RedisServer {
 impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A port that is free now.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    port.expect("a free port").port()
+}
+
+fn free_port_with_bus() -> u16 {
+    loop {
+        let port = free_port();
+        let above = port.checked_add(BUS);
+        if above.is_some_and(|above| TcpListener::bind((Ipv4Addr::LOCALHOST, above)).is_ok()) {
+            return port;
+        }
     }
 }
 

@@ -4,19 +4,22 @@
 //! lease_holder ADDRESS PREFIX hold  SCOPE VALUE TTL_MS              holds; closes when it reads a line
 //! lease_holder ADDRESS PREFIX count SCOPE VALUE TTL_MS FILE TIMES   counts up the number in a file
 //! ```
+//!
+//! The variable `GUARD_CERTIFICATES` names the directory of certificates for a `rediss://` address.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::env;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use guard_conformance::redis_topologies::builder;
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
-use guard_redis::RedisSandboxExecutionGuard;
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -41,13 +44,18 @@ fn main() {
 
 /// A store that processes share joins with a line here.
 fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard> {
-    match address.split_once("://") {
-        Some(("redis" | "rediss" | "unix", _)) => {
-            let guard = RedisSandboxExecutionGuard::builder(address).settings(config);
-            Arc::new(guard.build().unwrap())
+    let words = ["redis://", "rediss://", "unix://"];
+    if words.iter().any(|word| address.contains(word)) {
+        let mut guard = builder(address).settings(config);
+        if let Some(directory) = env::var_os("GUARD_CERTIFICATES") {
+            let pem = |name| fs::read(Path::new(&directory).join(name)).unwrap();
+            guard = guard
+                .tls_ca_certificate(pem("ca.pem"))
+                .tls_client_certificate(pem("client.pem"), pem("client.key"));
         }
-        _ => panic!("no store has such an address"),
+        return Arc::new(guard.build().unwrap());
     }
+    panic!("no store has such an address")
 }
 
 fn named(scope: &str) -> IsolationScope {

@@ -1,12 +1,18 @@
-//! The suite's view of a real Redis server; each target builds its guards in its own way.
+//! The suite's view of real Redis servers; each target builds its guards in its own way.
 
-#![allow(unreachable_pub, reason = "each target is a crate of its own")]
+#![allow(
+    unreachable_pub,
+    dead_code,
+    reason = "each target is a crate of its own, and uses its own part"
+)]
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guard_conformance::redis_server::RedisServer;
+use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
 use guard_conformance::{Backend, Foreign};
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
@@ -14,10 +20,70 @@ use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {
     name: &'static str,
-    customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
+    address: String,
+    customise: Customise,
     guard: RedisSandboxExecutionGuard,
-    server: RedisServer,
+    servers: Box<dyn Servers>,
+    environment: Vec<(&'static str, OsString)>,
 }
+
+/// Where the slots are: on one server, or on several.
+pub trait Servers: Send + Sync + 'static {
+    /// How guards are told of them.
+    fn address(&self) -> String;
+
+    /// Those that have the keys.
+    fn masters(&self) -> Vec<&RedisServer>;
+
+    /// Runs `redis-cli` on the one that has the key.
+    fn cli(&self, arguments: &[&str]) -> String;
+}
+
+impl Servers for RedisServer {
+    fn address(&self) -> String {
+        self.url()
+    }
+
+    fn masters(&self) -> Vec<&RedisServer> {
+        vec![self]
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        self.cli(arguments)
+    }
+}
+
+impl Servers for Sentinels {
+    fn address(&self) -> String {
+        self.address()
+    }
+
+    fn masters(&self) -> Vec<&RedisServer> {
+        vec![self.master_server()]
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        self.master_server().cli(arguments)
+    }
+}
+
+impl Servers for Cluster {
+    fn address(&self) -> String {
+        self.address()
+    }
+
+    fn masters(&self) -> Vec<&RedisServer> {
+        self.masters()
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        // It follows redirections.
+        let arguments = [&["-c"], arguments].concat();
+        self.nodes()[0].cli(&arguments)
+    }
+}
+
+type Customise = Box<dyn Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync>;
 
 impl Redis {
     /// Starts a server and makes guards on it as `customise` says.
@@ -26,21 +92,57 @@ impl Redis {
         customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
     ) -> Self {
         let server = RedisServer::start();
-        let guard = customise(RedisSandboxExecutionGuard::builder(server.url()));
-        let guard = guard.build().expect("the server that was just started");
+        let url = server.url();
+        Self::on(name, server, url, customise)
+    }
+
+    /// Makes guards on `servers` as `customise` says.
+    pub fn over(
+        name: &'static str,
+        servers: impl Servers,
+        customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
+    ) -> Self {
+        let address = servers.address();
+        Self::on(name, servers, address, customise)
+    }
+
+    /// Makes guards on servers at `address` as `customise` says.
+    pub fn on(
+        name: &'static str,
+        servers: impl Servers,
+        address: String,
+        customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
+    ) -> Self {
+        let guard = customise(builder(&address));
+        let guard = guard.build().expect("servers that were just started");
         Self {
             name,
-            customise,
+            address,
+            customise: Box::new(customise),
             guard,
-            server,
+            servers: Box::new(servers),
+            environment: Vec::new(),
         }
     }
 
+    /// Other processes get this variable.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
     fn keys(&self, pattern: &str) -> Vec<String> {
-        let client = redis::Client::open(self.server.url()).unwrap();
-        let mut connection = client.get_connection().unwrap();
-        let keys = redis::cmd("KEYS").arg(pattern).query(&mut connection);
-        keys.unwrap()
+        let of_server = |server: &RedisServer| -> Vec<String> {
+            let client = redis::Client::open(server.url()).unwrap();
+            let mut connection = client.get_connection().unwrap();
+            let keys = redis::cmd("KEYS").arg(pattern).query(&mut connection);
+            keys.unwrap()
+        };
+        self.servers
+            .masters()
+            .into_iter()
+            .flat_map(of_server)
+            .collect()
     }
 }
 
@@ -54,7 +156,7 @@ impl Backend for Redis {
     }
 
     fn guard(&self, config: GuardConfig) -> Result<Arc<dyn SandboxExecutionGuard>, ConfigError> {
-        let builder = RedisSandboxExecutionGuard::builder(self.server.url()).settings(config);
+        let builder = builder(&self.address).settings(config);
         Ok(Arc::new((self.customise)(builder).build()?))
     }
 
@@ -64,7 +166,8 @@ impl Backend for Redis {
 
     fn another_process(&self) -> Option<Command> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lease_holder"));
-        command.arg(self.server.url());
+        command.arg(&self.address);
+        command.envs(self.environment.iter().cloned());
         Some(command)
     }
 }
@@ -77,28 +180,28 @@ impl Foreign for Redis {
         if let Some(millis) = &millis {
             arguments.extend(["PX", millis]);
         }
-        assert_eq!(self.server.cli(&arguments), "OK");
+        assert_eq!(self.servers.cli(&arguments), "OK");
     }
 
     fn delete(&self, slot: &SlotName) {
-        self.server.cli(&["DEL", slot.as_str()]);
+        self.servers.cli(&["DEL", slot.as_str()]);
     }
 
     fn plant_data(&self, slot: &SlotName) {
         self.delete(slot);
-        self.server.cli(&["RPUSH", slot.as_str(), "an element"]);
+        self.servers.cli(&["RPUSH", slot.as_str(), "an element"]);
     }
 
     fn carries_data(&self, slot: &SlotName) -> bool {
-        self.server.cli(&["LRANGE", slot.as_str(), "0", "-1"]) == "an element"
+        self.servers.cli(&["LRANGE", slot.as_str(), "0", "-1"]) == "an element"
     }
 
     fn carries(&self, slot: &SlotName, token: &str) -> bool {
-        self.server.cli(&["GET", slot.as_str()]) == token
+        self.servers.cli(&["GET", slot.as_str()]) == token
     }
 
     fn ttl(&self, slot: &SlotName) -> Option<Duration> {
-        let millis = self.server.cli(&["PTTL", slot.as_str()]);
+        let millis = self.servers.cli(&["PTTL", slot.as_str()]);
         millis.parse().ok().map(Duration::from_millis)
     }
 

@@ -4,7 +4,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Instant;
 
 use guard_conformance::redis_server::{RedisServer, Setup};
-use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
+use guard_conformance::redis_topologies::builder;
+use guard_redis::{
+    ConfigError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
+    SandboxExecutionGuard, SandboxIsolationKey,
+};
 
 use crate::SLACK;
 use crate::passwords::everything_said;
@@ -12,13 +16,17 @@ use crate::passwords::everything_said;
 /// Building fails at once, in words that `expected` is among.
 #[track_caller]
 fn refused(url: &str, expected: &str) -> ConfigError {
+    refused_by(builder(url), expected)
+}
+
+#[track_caller]
+fn refused_by(builder: RedisGuardBuilder, expected: &str) -> ConfigError {
+    let said = format!("{builder:?}");
     let before = Instant::now();
-    let error = RedisSandboxExecutionGuard::builder(url)
-        .build()
-        .expect_err(url);
+    let error = builder.build().expect_err(&said);
     assert!(
         before.elapsed() < SLACK,
-        "{url} took {:?}",
+        "{said} took {:?}",
         before.elapsed()
     );
     let text = everything_said(&error);
@@ -89,4 +97,57 @@ fn a_server_that_is_full_may_have_room_later() {
     let error = refused(&server.url(), "");
     assert!(error.is_transient(), "{error:?}");
     drop((first, second));
+}
+
+#[test]
+fn what_a_cluster_a_sentinel_or_a_pool_cannot_have_is_refused_as_a_setting() {
+    let none: [&str; 0] = [];
+    let client = redis::Client::open("redis://127.0.0.1").unwrap();
+    let pool = r2d2::Pool::builder().min_idle(Some(0));
+    let pool = pool.build_unchecked(client.clone());
+    let pooled = || RedisSandboxExecutionGuard::from_pool(client.clone(), pool.clone());
+    for (builder, setting) in [
+        (RedisSandboxExecutionGuard::cluster(none), "nodes"),
+        (RedisSandboxExecutionGuard::sentinel(none, "m"), "sentinels"),
+        (builder("cluster redis://127.0.0.1/1"), "database"),
+        (builder("cluster redis://127.0.0.1").database(2), "database"),
+        (builder("cluster nonsense"), "address"),
+        (pooled().credentials("default", "secret"), "credentials"),
+        (pooled().database(1), "database"),
+    ] {
+        let error = refused_by(builder, setting);
+        assert!(
+            matches!(error, ConfigError::InvalidSetting { .. }),
+            "{setting}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_of_another_kind_is_refused() {
+    let server = RedisServer::start();
+    let error = refused_by(builder(&format!("cluster {}", server.url())), "cluster");
+    assert!(!error.is_transient(), "{error:?}");
+    let sentinel = builder(&format!("sentinel leases {}", server.url()));
+    let error = refused_by(sentinel, "sentinel");
+    assert!(!error.is_transient(), "{error:?}");
+}
+
+#[test]
+fn credentials_and_database_of_the_builder_replace_those_of_the_address() {
+    let server = RedisServer::start_with(Setup {
+        password: Some("hunter2".to_owned()),
+        ..Setup::default()
+    });
+    let url = format!("redis://:wrong@127.0.0.1:{}/1", server.port());
+    let guard = builder(&url)
+        .credentials("default", "hunter2")
+        .database(3)
+        .build()
+        .unwrap();
+    let key = SandboxIsolationKey::new(IsolationScope::Agent, "a").unwrap();
+    let lease = guard.try_enter(&key).unwrap();
+    let slot = guard.slot(&key);
+    assert_eq!(server.cli(&["-n", "3", "EXISTS", slot.as_str()]), "1");
+    lease.close();
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod addresses;
+mod ages;
 mod imposter;
 mod outages;
 mod passwords;

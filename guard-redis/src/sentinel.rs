@@ -1,0 +1,111 @@
+//! Finding the master by asking sentinels.
+//!
+//! Nothing is remembered but which sentinel to ask first: every new connection asks anew, and is made sure to
+//! lead to a master before it is used. So whatever ends a connection, its successor follows a failover.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use guard_core::{Budget, StoreError};
+use redis::{ConnectionInfo, RedisConnectionInfo, cmd};
+
+use crate::address::at;
+use crate::connector::Live;
+use crate::dial::{dial, shake_hands, share};
+use crate::session::{Session, is_master};
+
+const ASKING: &str = "asking a sentinel";
+
+/// The sentinels that watch over one master.
+pub(crate) struct Sentinels {
+    sentinels: Vec<Arc<ConnectionInfo>>,
+    master_name: String,
+    /// Credentials and database of the master.
+    settings: RedisConnectionInfo,
+    /// The sentinel that was right the last time.
+    first: AtomicUsize,
+}
+
+impl Sentinels {
+    pub(crate) fn new(
+        sentinels: Vec<ConnectionInfo>,
+        master_name: String,
+        settings: RedisConnectionInfo,
+    ) -> Self {
+        Self {
+            sentinels: sentinels.into_iter().map(Arc::new).collect(),
+            master_name,
+            settings,
+            first: AtomicUsize::new(0),
+        }
+    }
+
+    /// Opens a connection to the master. Each sentinel has a share of the time that is left for its answer and
+    /// for a connection to the server that it names: one that hangs, or that knows less than the others, costs
+    /// no more than that.
+    pub(crate) fn dial(&self, budget: Budget) -> Result<Live, StoreError> {
+        let mut failure = StoreError::transient("there are no sentinels");
+        let first = self.first.load(Ordering::Relaxed);
+        let mut tried: Vec<Arc<ConnectionInfo>> = Vec::new();
+        for (turn, left) in (1..=self.sentinels.len()).rev().enumerate() {
+            let index = (first + turn) % self.sentinels.len();
+            let Some(sentinel) = self.sentinels.get(index) else {
+                continue;
+            };
+            let share = share(budget, left);
+            let result = self.ask(sentinel, share).and_then(|master| {
+                if tried.iter().any(|server| server.addr() == master.addr()) {
+                    return Ok(None);
+                }
+                tried.push(Arc::clone(&master));
+                dial_master(&master, share).map(Some)
+            });
+            match result {
+                Ok(Some(live)) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(live);
+                }
+                // It names a server that has just failed.
+                Ok(None) => {}
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn ask(
+        &self,
+        sentinel: &Arc<ConnectionInfo>,
+        budget: Budget,
+    ) -> Result<Arc<ConnectionInfo>, StoreError> {
+        let mut live = dial(sentinel, budget)?;
+        let mut session = Session::new(&mut live.connection, budget);
+        let mut ask = cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master_name);
+        let answer: Option<(String, u16)> = shake_hands(ASKING, || session.call(&ask))?;
+        let (host, port) = answer.ok_or_else(|| {
+            StoreError::transient(format!(
+                "{ASKING}: it knows no master {:?}",
+                self.master_name
+            ))
+        })?;
+        let master = sentinel
+            .as_ref()
+            .clone()
+            .set_addr(at(sentinel.addr(), host, port));
+        Ok(Arc::new(master.set_redis_settings(self.settings.clone())))
+    }
+}
+
+/// Opens a connection to a server, and makes sure that it is a master.
+fn dial_master(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live, StoreError> {
+    let mut live = dial(server, budget)?;
+    let mut session = Session::new(&mut live.connection, budget);
+    if shake_hands("asking for its role", || is_master(&mut session))? {
+        Ok(live)
+    } else {
+        Err(StoreError::transient(
+            "the server that the sentinels name is no master, or not yet",
+        ))
+    }
+}

@@ -1,0 +1,101 @@
+//! The servers of a store, and which of them has a slot.
+
+#[cfg(feature = "cluster")]
+use std::sync::Arc;
+
+use guard_core::{Budget, LeaseToken, NodeId, SlotName, StoreError, Waker, Watch};
+
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
+#[cfg(feature = "cluster")]
+use crate::fence::hash_slot_of;
+use crate::links::Links;
+use crate::session::{Failure, Operation, Session};
+use crate::wakeups::WakeupLine;
+
+/// The connections to one server, or to whichever is the master.
+pub(crate) struct Server {
+    pub(crate) links: Links,
+    pub(crate) wakeups: WakeupLine,
+}
+
+/// One server, or one master at a time, or a cluster.
+pub(crate) enum Servers {
+    One(Server),
+    #[cfg(feature = "cluster")]
+    Cluster(Arc<Cluster>),
+}
+
+impl Servers {
+    /// Does an idempotent operation on the server that has `slot`. `brings` is the token that the operation may
+    /// put into it.
+    pub(crate) fn operate<T>(
+        &self,
+        slot: &SlotName,
+        name: &'static str,
+        budget: Budget,
+        brings: Option<&LeaseToken>,
+        work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let mut operation = Operation::new(name, budget, brings);
+        let result = match (self, slot) {
+            (Self::One(server), _) => server.links.operate(&mut operation, work),
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(cluster), slot) => cluster.operate(slot, &mut operation, work),
+        };
+        result.map_err(|failure| operation.error(failure))
+    }
+
+    /// Works on the tracked connection of the server that has `slot`: see [`WakeupLine::look`].
+    pub(crate) fn look<T>(
+        &self,
+        slot: &SlotName,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        match (self, slot) {
+            (Self::One(server), _) => server.wakeups.look(brings, budget, work),
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(cluster), slot) => {
+                cluster.server(slot)?.wakeups.look(brings, budget, work)
+            }
+        }
+    }
+
+    /// Whether a look at `slot` would be told of its next change.
+    pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
+        match self {
+            Self::One(server) => server.wakeups.is_watched(slot),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.is_watched(slot),
+        }
+    }
+
+    /// Registers an interest in a slot; `None` where the server does not tell.
+    pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        match self {
+            Self::One(server) => server.wakeups.watch(slot, waker),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.watch(slot, waker),
+        }
+    }
+
+    /// Tells apart the servers that fail apart.
+    pub(crate) fn node(&self, slot: &SlotName) -> NodeId {
+        match (self, slot) {
+            (Self::One(_), _) => NodeId::default(),
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(cluster), slot) => cluster.node(slot),
+        }
+    }
+
+    /// One script can work on slots with the same number.
+    pub(crate) fn group(&self, slot: &SlotName) -> u16 {
+        match (self, slot) {
+            (Self::One(_), _) => 0,
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(_), slot) => hash_slot_of(slot),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Where a guard's builder is told to find the leases, and the first connection there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use guard_core::{Budget, Capabilities, ConfigError, StoreError};
+use r2d2::Pool;
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
+
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
+use crate::connector::Live;
+use crate::links::{Links, start_worker};
+use crate::replicas::Replicas;
+use crate::route::Route;
+#[cfg(feature = "sentinel")]
+use crate::sentinel::Sentinels;
+use crate::servers::{Server, Servers};
+#[cfg(feature = "cluster")]
+use crate::session::Operation;
+use crate::session::{Failure, Session};
+use crate::store::RedisStore;
+#[cfg(feature = "tls-rustls")]
+use crate::tls::TlsSettings;
+use crate::wakeups::{LineSettings, WakeupLine};
+
+/// The one eviction policy under which the server does not drop leases when its memory is full.
+const SAFE_POLICY: &str = "noeviction";
+
+/// Where the leases are.
+pub(crate) enum Source {
+    Address(ConnectionInfo),
+    Pool(ConnectionInfo, Pool<Client>),
+    #[cfg(feature = "sentinel")]
+    Sentinel(Vec<ConnectionInfo>, String),
+    #[cfg(feature = "cluster")]
+    Cluster(Vec<ConnectionInfo>),
+}
+
+/// What the builder was told of connections.
+pub(crate) struct Means {
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) database: Option<i64>,
+    pub(crate) pool_size: u32,
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) tls: TlsSettings,
+    pub(crate) line: LineSettings,
+}
+
+/// Who we are to a server.
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl Source {
+    /// Connects, within the timeout, and makes the store.
+    pub(crate) fn open(
+        self,
+        means: Means,
+        capabilities: Capabilities,
+        replicas: Replicas,
+    ) -> Result<RedisStore, ConfigError> {
+        let budget = Budget::new(means.line.operation_timeout);
+        let shown = self.to_string();
+        let refuse = |error: StoreError| ConfigError::connect(&shown, error);
+        let servers = match self {
+            Self::Address(info) => {
+                let route = Route::direct(means.apply(info)?);
+                let first = greet(&route, budget).map_err(refuse)?;
+                means.one(route, first)?
+            }
+            Self::Pool(info, pool) => {
+                #[cfg(feature = "tls-rustls")]
+                means.tls.are_the_pools(&info)?;
+                if means.credentials.is_some() {
+                    let reason = "a pool and its client bring their own";
+                    return Err(ConfigError::setting("credentials", reason));
+                }
+                if means.database.is_some() {
+                    let reason = "a pool and its client bring their own";
+                    return Err(ConfigError::setting("database", reason));
+                }
+                let route = Route::direct(info);
+                greet(&route, budget).map_err(refuse)?;
+                let unanswered = Arc::clone(&means.line.unanswered);
+                let links = Links::given(route.clone(), pool, unanswered);
+                means.over(links, route)
+            }
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinels, master_name) => {
+                if sentinels.is_empty() {
+                    return Err(ConfigError::setting("sentinels", "there are none"));
+                }
+                // The sentinels' own credentials are not the master's.
+                let settings = means.settings(RedisConnectionInfo::default());
+                let sentinels = sentinels.into_iter().map(|it| means.secure(it));
+                let sentinels = sentinels.collect::<Result<_, _>>()?;
+                let sentinels = Sentinels::new(sentinels, master_name, settings);
+                let route = Route::Sentinel(Arc::new(sentinels));
+                let first = greet(&route, budget).map_err(refuse)?;
+                means.one(route, first)?
+            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(nodes) => {
+                let nodes = nodes.into_iter().map(|node| means.apply(node));
+                let nodes: Vec<_> = nodes.collect::<Result<_, _>>()?;
+                if nodes.is_empty() {
+                    return Err(ConfigError::setting("nodes", "there are none"));
+                }
+                if nodes.iter().any(|node| node.redis_settings().db() != 0) {
+                    let reason = "a cluster has no other than 0";
+                    return Err(ConfigError::setting("database", reason));
+                }
+                let (worker, line) = (start_worker()?, means.line.clone());
+                let cluster = Cluster::open(&nodes, means.pool_size, worker, line, budget);
+                let cluster = cluster.map_err(refuse)?;
+                for server in cluster.masters() {
+                    let mut operation = Operation::new("greeting", budget, None);
+                    // One that does not answer now may later.
+                    let _ = server.links.operate(&mut operation, warn_of_eviction);
+                }
+                Servers::Cluster(Arc::new(cluster))
+            }
+        };
+        let LineSettings {
+            unanswered, take, ..
+        } = means.line;
+        Ok(RedisStore::new(
+            servers,
+            unanswered,
+            capabilities,
+            take,
+            replicas,
+        ))
+    }
+}
+
+impl Means {
+    /// One server, or one master at a time.
+    fn one(&self, route: Route, first: Live) -> Result<Servers, ConfigError> {
+        let worker = start_worker()?;
+        let unanswered = Arc::clone(&self.line.unanswered);
+        let size = self.pool_size;
+        let links = Links::new(route.clone(), size, Some(first), &worker, unanswered);
+        Ok(self.over(links, route))
+    }
+
+    fn over(&self, links: Links, route: Route) -> Servers {
+        let wakeups = WakeupLine::new(route, self.line.clone());
+        Servers::One(Server { links, wakeups })
+    }
+
+    /// An address with the credentials, the database and the certificates that were set.
+    fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+        let settings = self.settings(info.redis_settings().clone());
+        self.secure(info.set_redis_settings(settings))
+    }
+
+    /// An address with the certificates that were set.
+    #[cfg(feature = "tls-rustls")]
+    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+        self.tls.clone().apply(info)
+    }
+
+    #[cfg(not(feature = "tls-rustls"))]
+    #[expect(clippy::unnecessary_wraps, reason = "as above")]
+    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+        Ok(info)
+    }
+
+    fn settings(&self, mut settings: RedisConnectionInfo) -> RedisConnectionInfo {
+        if let Some(Credentials { user, password }) = &self.credentials {
+            settings = settings.set_username(user).set_password(password);
+        }
+        if let Some(database) = self.database {
+            settings = settings.set_db(database);
+        }
+        settings
+    }
+}
+
+/// Opens a connection and makes sure that a Redis server answers on it.
+fn greet(route: &Route, budget: Budget) -> Result<Live, StoreError> {
+    let mut live = route.dial(budget)?;
+    let mut session = Session::new(&mut live.connection, budget);
+    session
+        .call::<()>(&redis::cmd("PING"))
+        .map_err(|failure| failure.into_store_error("greeting"))?;
+    // A server that does not tell is taken for a good one.
+    let _ = warn_of_eviction(&mut session);
+    Ok(live)
+}
+
+/// Says if the server may drop leases.
+fn warn_of_eviction(session: &mut Session<'_>) -> Result<(), Failure> {
+    let info: String = session.call(redis::cmd("INFO").arg("memory"))?;
+    let policy = info
+        .lines()
+        .find_map(|line| line.strip_prefix("maxmemory_policy:"));
+    if let Some(policy) = policy.filter(|policy| *policy != SAFE_POLICY) {
+        log::warn!(
+            target: guard_core::LOG_TARGET,
+            "the Redis server's maxmemory-policy is {policy:?}: it may evict leases; set it to {SAFE_POLICY:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Shows addresses without credentials.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(info) | Self::Pool(info, _) => {
+                let database = info.redis_settings().db();
+                write!(f, "{} (database {database})", shown(info))
+            }
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinels, master_name) => {
+                write!(f, "the master {master_name:?} of the sentinels ")?;
+                list(f, sentinels)
+            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(nodes) => {
+                f.write_str("the cluster of ")?;
+                list(f, nodes)
+            }
+        }
+    }
+}
+
+#[cfg(any(feature = "sentinel", feature = "cluster"))]
+fn list(f: &mut fmt::Formatter<'_>, servers: &[ConnectionInfo]) -> fmt::Result {
+    let servers: Vec<_> = servers.iter().map(shown).collect();
+    f.write_str(&servers.join(", "))
+}
+
+fn shown(info: &ConnectionInfo) -> String {
+    let scheme = match info.addr() {
+        ConnectionAddr::TcpTls { .. } => "rediss",
+        ConnectionAddr::Unix(_) => "unix",
+        _ => "redis",
+    };
+    format!("{scheme}://{}", info.addr())
+}
