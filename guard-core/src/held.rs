@@ -9,6 +9,7 @@ use crate::callbacks::{Callback, Callbacks, discard};
 use crate::care::Care;
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
+use crate::keeper::Doubt;
 use crate::lease::{CloseOutcome, LeaseBody};
 use crate::observer::{CloseEvent, LostEvent};
 use crate::row::Row;
@@ -24,6 +25,9 @@ use crate::wards::{Need, Ward};
 const RENEWALS: u32 = 3;
 /// How long after entering the keeper looks after a lease first: one that is closed sooner costs nothing.
 const EARLY: Duration = Duration::from_millis(100);
+/// How seldom at most the holder of a slot that does not expire is asked for, however long the TTL: only its
+/// session tells that it is lost.
+const LONGEST_UNASKED: Duration = Duration::from_secs(2);
 
 /// Where a lease is in its life. It moves forward only: held, perhaps lost, closed.
 enum Phase {
@@ -58,7 +62,7 @@ pub(crate) struct HeldLease<S: LeaseStore> {
 
 impl<S: LeaseStore> HeldLease<S> {
     /// Makes a lease of a grant. If the guard renews or somebody wants to hear of a loss, the keeper takes it
-    /// into care.
+    /// into care; where the store does not expire slots, always.
     pub(crate) fn start(
         engine: &Arc<Engine<S>>,
         slot: SlotName,
@@ -66,7 +70,7 @@ impl<S: LeaseStore> HeldLease<S> {
         grant: Grant,
     ) -> Arc<Self> {
         let (entered, deadline) = (grant.at, grant.deadline);
-        let third = engine.settings.ttl.get() / RENEWALS;
+        let third = Self::rhythm(engine);
         let lease = Arc::new(Self {
             engine: Arc::clone(engine),
             slot,
@@ -82,10 +86,26 @@ impl<S: LeaseStore> HeldLease<S> {
             care: Care::new(after(entered, third)),
         });
         let settings = &engine.settings;
-        if settings.auto_renew || settings.observer.0.is_some() {
+        if settings.auto_renew || settings.observer.0.is_some() || !settings.expires {
             lease.enrol(after(entered, third.min(EARLY)));
         }
         lease
+    }
+
+    /// How often the store is asked for the lease.
+    fn rhythm(engine: &Engine<S>) -> Duration {
+        let third = engine.settings.ttl.get() / RENEWALS;
+        if engine.settings.expires {
+            third
+        } else {
+            third.min(LONGEST_UNASKED)
+        }
+    }
+
+    /// Whether the guard renews the lease now.
+    fn is_renewed(&self) -> bool {
+        let settings = &self.engine.settings;
+        settings.auto_renew && self.held_for() < settings.max_hold
     }
 
     /// Puts the lease into the keeper's care, once.
@@ -144,6 +164,11 @@ impl<S: LeaseStore> HeldLease<S> {
             "sandbox slot {:?}: the lease {:?} is lost after {:?} (TTL {:?}): {why}",
             self.slot, self.token, self.held_for(), self.engine.settings.ttl.get()
         );
+        if !self.engine.settings.expires {
+            // Nobody else would free the slot of a holder that does not close.
+            self.engine
+                .release_later(&self.slot, self.token.clone(), Doubt::None);
+        }
         for callback in callbacks {
             self.engine.callbacks.run(callback);
         }
@@ -291,10 +316,10 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         let Some(deadline) = self.deadline() else {
             return Need::Nothing;
         };
-        let settings = &self.engine.settings;
-        let renews = settings.auto_renew && self.held_for() < settings.max_hold;
+        let expires = self.engine.settings.expires;
+        let renews = self.is_renewed() || !expires;
         let mut look = self.care.take_look();
-        if self.care.takes_up_watch() {
+        if expires && self.care.takes_up_watch() {
             let watch = self.engine.store.watch(&self.slot, &Waker::new(&self));
             look |= watch.as_ref().is_some_and(Watch::is_healthy);
             self.care.keep(watch);
@@ -323,12 +348,15 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
     }
 
     fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
-        let ttl = self.engine.settings.ttl.get();
+        let rhythm = Self::rhythm(&self.engine);
         self.engine.heard(self.node, &answer);
         match answer {
             Ok(Renewed::Renewed) => {
-                self.prolong(sent);
-                self.care.renewed(after(sent, ttl / RENEWALS))
+                // Where slots do not expire, a lease that is not renewed is asked for all the same.
+                if self.engine.settings.expires || self.is_renewed() {
+                    self.prolong(sent);
+                }
+                self.care.renewed(after(sent, rhythm))
             }
             Ok(Renewed::NotHeld) => {
                 self.lose("a renewal found that the slot is no longer its own");
@@ -341,7 +369,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                     "sandbox slot {:?}: a renewal failed, trying again: {error}", self.slot
                 );
                 self.care
-                    .renewal_failed(self.engine.clock.now(), ttl / (2 * RENEWALS))
+                    .renewal_failed(self.engine.clock.now(), rhythm / 2)
             }
         }
     }
