@@ -22,11 +22,11 @@
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
-//! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
+//! | [`redis_server`], [`postgres_server`] | a real server of one's own, and faults for it |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
-//! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
-//! | `tests/memory_controls.rs`, `tests/redis_*.rs` | what only one store can be asked |
+//! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs` | the suite on each store |
+//! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
 //! nothing is ever flushed. They wait for events; a bound on time stands only where time is the promise.
@@ -44,6 +44,7 @@ pub mod chaos;
 mod fixture;
 pub mod history;
 pub mod measure;
+pub mod postgres_server;
 pub mod proxy;
 pub mod random;
 pub mod redis_server;

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
+use guard_postgres::PostgresSandboxExecutionGuard;
 use guard_redis::RedisSandboxExecutionGuard;
 
 fn main() {
@@ -44,6 +45,10 @@ fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard>
     match address.split_once("://") {
         Some(("redis" | "rediss" | "unix", _)) => {
             let guard = RedisSandboxExecutionGuard::builder(address).settings(config);
+            Arc::new(guard.build().unwrap())
+        }
+        Some(("postgres", _)) => {
+            let guard = PostgresSandboxExecutionGuard::builder(address).settings(config);
             Arc::new(guard.build().unwrap())
         }
         _ => panic!("no store has such an address"),
