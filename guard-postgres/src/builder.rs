@@ -134,9 +134,11 @@ impl PostgresGuardBuilder {
             source: Arc::new(source),
         })?;
         let operation_timeout = self.config.operation_timeout;
-        let first = postgres
-            .open(Budget::new(operation_timeout))
-            .map_err(|error| ConfigError::connect(address, error))?;
+        let budget = Budget::new(operation_timeout);
+        // Two, of which a pooler that shares its backends would give both the same one.
+        let first = [(); 2].map(|()| postgres.open(budget));
+        let first = first.into_iter().collect::<Result<Vec<_>, _>>();
+        let first = first.map_err(|error| ConfigError::connect(address, error))?;
         let settings = SessionSettings {
             pool_size: self.pool_size,
             wait_connections: self.wait_connections,

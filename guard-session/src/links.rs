@@ -47,22 +47,19 @@ impl<D: Database> Drop for Permit<'_, D> {
 }
 
 impl<D: Database> Links<D> {
-    /// Links that begin with the session `first`.
+    /// Links that begin with the sessions `idle`.
     pub(crate) fn new(
         database: D,
         size: usize,
         operation_timeout: Duration,
-        first: D::Session,
+        idle: Vec<D::Session>,
     ) -> Self {
         Self {
             database,
             size,
             operation_timeout,
             ghosts: Ghosts::default(),
-            state: Mutex::new(State {
-                idle: vec![first],
-                busy: 0,
-            }),
+            state: Mutex::new(State { idle, busy: 0 }),
             freed: Condvar::new(),
         }
     }

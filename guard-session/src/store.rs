@@ -45,9 +45,9 @@ struct Inner<D: Database> {
 }
 
 impl<D: Database> SessionStore<D> {
-    /// Makes a store of a database, with its first session.
+    /// Makes a store of a database, with its first sessions.
     #[must_use]
-    pub fn new(database: D, settings: SessionSettings, first: D::Session) -> Self {
+    pub fn new(database: D, settings: SessionSettings, first: Vec<D::Session>) -> Self {
         let size = usize::try_from(settings.pool_size).unwrap_or(usize::MAX);
         let limit = usize::try_from(settings.wait_connections).unwrap_or(usize::MAX);
         let links = Links::new(database, size.max(1), settings.operation_timeout, first);

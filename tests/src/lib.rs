@@ -18,11 +18,11 @@
 //! | `fixture` | what a case starts from: a prefix of its own, guards, keys, waiting for events |
 //! | `waiting` | threads that are known to wait |
 //! | [`measure`] | times of many rounds, and what is typical of them |
-//! | `vectors` | the reader of `data/key-vectors.tsv` |
+//! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
-//! | [`redis_server`], [`postgres_server`] | a real server of one's own, and faults for it |
+//! | [`redis_server`], [`postgres_server`], [`pgbouncer`] | a real server of one's own, and faults for it |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs` | the suite on each store |
@@ -44,6 +44,7 @@ pub mod chaos;
 mod fixture;
 pub mod history;
 pub mod measure;
+pub mod pgbouncer;
 pub mod postgres_server;
 pub mod proxy;
 pub mod random;
@@ -55,4 +56,5 @@ mod waiting;
 pub use backend::{Backend, Foreign};
 pub use fixture::{PATIENCE, eventually, unique_prefix};
 pub use suite::run;
+pub use vectors::{AdvisoryRow, advisory_rows};
 pub use waiting::{Waiting, together};

@@ -207,9 +207,7 @@ impl PostgresServer {
     /// A `psql` on the server that prints bare values.
     #[must_use]
     pub fn psql_command(&self) -> Command {
-        let mut command = Command::new("psql");
-        command.args(["-X", "-A", "-t", "-q", &self.url()]);
-        command
+        psql(&self.url())
     }
 
     fn log(&self) -> String {
@@ -229,6 +227,14 @@ const INSTALL: &str = "on Debian: apt-get install postgresql";
 #[must_use]
 pub fn url(port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/postgres")
+}
+
+/// A `psql` on the server, pooler or proxy at `url` that prints bare values.
+#[must_use]
+pub fn psql(url: &str) -> Command {
+    let mut command = Command::new("psql");
+    command.args(["-X", "-A", "-t", "-q", url]);
+    command
 }
 
 /// A port that is free just now.

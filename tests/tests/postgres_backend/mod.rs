@@ -80,11 +80,14 @@ impl Foreign for Postgres {
     }
 
     fn delete(&self, slot: &SlotName) {
-        let ended = format!(
-            "SELECT pg_terminate_backend(pid) FROM ({}) AS l",
-            holders(slot)
-        );
-        eventually("the lock is free", || self.server.sql(&ended).is_empty());
+        let backends = self.server.sql(&holders(slot));
+        for backend in backends.lines() {
+            let end = format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {backend}"
+            );
+            // Whoever takes the lock next is not meant.
+            eventually("the holder is gone", || self.server.sql(&end).is_empty());
+        }
         self.foreign.lock().unwrap().remove(slot.as_str());
     }
 
@@ -133,8 +136,12 @@ pub struct Session {
 
 impl Session {
     pub fn start(server: &PostgresServer) -> Self {
-        let mut psql = server
-            .psql_command()
+        Self::of(server.psql_command())
+    }
+
+    /// Starts a `psql` as `command` says.
+    pub fn of(mut command: Command) -> Self {
+        let mut psql = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
