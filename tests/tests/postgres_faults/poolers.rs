@@ -48,7 +48,11 @@ fn an_entry_finds_out_that_its_backend_is_shared() {
         busy.ask("SELECT 1");
         busy
     });
-    drop(busy);
+    for mut busy in busy {
+        // A transaction that is not ended would take its backend along.
+        busy.send("COMMIT");
+        busy.ask("SELECT 1");
+    }
     let guard = builder(&pooler.url()).build().unwrap();
     match guard.try_enter(&key("a")) {
         Err(GuardError::Store {
