@@ -105,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: LeaseTtl,
     /// Whether the store frees a slot at its TTL; otherwise the guard does.
     pub(crate) expires: bool,
+    /// How long a lease counts without an answer from the store.
+    pub(crate) silence: Duration,
     pub(crate) retry_interval: Duration,
     pub(crate) prefix: KeyPrefix,
     pub(crate) operation_timeout: Duration,
@@ -134,6 +136,7 @@ impl GuardConfig {
         Ok(Settings {
             ttl: LeaseTtl::new(self.lease_ttl, capabilities.max_ttl)?,
             expires: capabilities.expires,
+            silence: capabilities.silence,
             retry_interval: self.retry_interval,
             prefix: KeyPrefix::new(&self.key_prefix)?,
             operation_timeout: self.operation_timeout,

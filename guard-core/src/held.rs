@@ -31,8 +31,9 @@ const LONGEST_UNASKED: Duration = Duration::from_secs(2);
 
 /// Where a lease is in its life. It moves forward only: held, perhaps lost, closed.
 enum Phase {
-    /// The slot is ours until the local deadline, unless a renewal moves it.
-    Held { deadline: Instant },
+    /// The slot is ours until the local deadline, unless a renewal moves it, and as long as the store was
+    /// `heard` of not too long ago: the time at which the last command that was answered was sent.
+    Held { deadline: Instant, heard: Instant },
     /// The slot may be somebody else's.
     Lost { at: Instant },
     /// The slot was given back, or is being given back.
@@ -70,6 +71,7 @@ impl<S: LeaseStore> HeldLease<S> {
         grant: Grant,
     ) -> Arc<Self> {
         let (entered, deadline) = (grant.at, grant.deadline);
+        let sent = deadline.checked_sub(engine.settings.ttl.validity());
         let third = Self::rhythm(engine);
         let lease = Arc::new(Self {
             engine: Arc::clone(engine),
@@ -80,7 +82,10 @@ impl<S: LeaseStore> HeldLease<S> {
             row: grant.row,
             entered,
             state: Mutex::new(State {
-                phase: Phase::Held { deadline },
+                phase: Phase::Held {
+                    deadline,
+                    heard: sent.unwrap_or(entered),
+                },
                 on_lost: Vec::new(),
             }),
             care: Care::new(after(entered, third)),
@@ -119,28 +124,39 @@ impl<S: LeaseStore> HeldLease<S> {
     /// The local deadline if the lease is held; an expiry is noticed here.
     fn deadline(&self) -> Option<Instant> {
         let now = self.engine.clock.now();
-        let callbacks = {
+        let silence = self.engine.settings.silence;
+        let (why, callbacks) = {
             let mut state = self.state.lock();
             match state.phase {
-                Phase::Held { deadline } if now < deadline => return Some(deadline),
-                Phase::Held { .. } => state.lose(now),
+                Phase::Held { deadline, .. } if deadline <= now => ("it expired", state.lose(now)),
+                Phase::Held { heard, .. } if silence <= now.saturating_duration_since(heard) => (
+                    "the store has not been heard of for too long",
+                    state.lose(now),
+                ),
+                Phase::Held { deadline, .. } => return Some(deadline),
                 Phase::Lost { .. } | Phase::Closed { .. } => return None,
             }
         };
-        self.report_loss("it expired", callbacks);
+        self.report_loss(why, callbacks);
         None
     }
 
-    /// Moves the deadline after a renewal. Answers whether the lease is held.
-    fn prolong(&self, renewed: Instant) -> bool {
+    /// Moves the deadline after a renewal that was sent at `sent`. Answers whether the lease is held.
+    fn prolong(&self, sent: Instant) -> bool {
+        self.confirm(sent, after(sent, self.engine.settings.ttl.validity()))
+    }
+
+    /// Notes that the store has confirmed the lease, and moves the deadline to `until` if that is later. Answers
+    /// whether the lease is held.
+    fn confirm(&self, sent: Instant, until: Instant) -> bool {
         // An expiry before the answer came has been noticed: a lost lease is never held again.
         if self.deadline().is_none() {
             return false;
         }
-        let until = after(renewed, self.engine.settings.ttl.validity());
         let mut state = self.state.lock();
-        if let Phase::Held { deadline } = &mut state.phase {
+        if let Phase::Held { deadline, heard } = &mut state.phase {
             *deadline = until.max(*deadline);
+            *heard = sent.max(*heard);
             return true;
         }
         false
@@ -355,6 +371,8 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                 // Where slots do not expire, a lease that is not renewed is asked for all the same.
                 if self.engine.settings.expires || self.is_renewed() {
                     self.prolong(sent);
+                } else {
+                    self.confirm(sent, sent);
                 }
                 self.care.renewed(after(sent, rhythm))
             }

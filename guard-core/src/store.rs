@@ -310,6 +310,9 @@ pub struct Capabilities {
     /// when the session of its holder ends, and the guard frees it at the lease's deadline: the TTL is then
     /// how long a holder may keep the slot.
     pub expires: bool,
+    /// Where slots do not expire: how long a holder may count on its lease without an answer from the store,
+    /// which is less than the store takes to give up a session that it does not hear.
+    pub silence: Duration,
     /// Whether leases are numbered.
     pub fencing: bool,
     /// Whether the store is shared by several processes.
@@ -330,6 +333,7 @@ impl Capabilities {
         Self {
             max_ttl,
             expires: true,
+            silence: Duration::MAX,
             fencing: false,
             shared: true,
             foreign_holders: true,

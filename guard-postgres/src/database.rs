@@ -23,6 +23,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// How long sent data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// Less than any of these: who has not heard for so long from the server may not count on it any more.
+const SILENCE: Duration = Duration::from_secs(20);
+
 /// The identities of the open sessions.
 pub(crate) type Backends = Arc<Mutex<HashSet<SessionId>>>;
 
@@ -52,6 +55,10 @@ impl Postgres {
 
 impl Database for Postgres {
     type Session = PostgresSession;
+
+    fn silence(&self) -> Duration {
+        SILENCE
+    }
 
     fn open(&self, budget: Budget) -> Result<PostgresSession, StoreError> {
         const CONNECTING: &str = "connecting";

@@ -18,6 +18,10 @@ pub trait Database: Send + Sync + 'static {
     /// One session.
     type Session: Session;
 
+    /// How long a holder counts on its session without hearing from it: less than the server takes to give up
+    /// a session that it does not hear.
+    fn silence(&self) -> Duration;
+
     /// Opens a session, within the budget.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ struct Inner<D: Database> {
     links: Arc<Links<D>>,
     leases: Arc<Leases<D::Session>>,
     waits: Arc<Waits<D>>,
-    wakeups: bool,
+    capabilities: Capabilities,
 }
 
 impl<D: Database> SessionStore<D> {
@@ -50,6 +50,8 @@ impl<D: Database> SessionStore<D> {
     pub fn new(database: D, settings: SessionSettings, first: Vec<D::Session>) -> Self {
         let size = usize::try_from(settings.pool_size).unwrap_or(usize::MAX);
         let limit = usize::try_from(settings.wait_connections).unwrap_or(usize::MAX);
+        let mut capabilities = Self::capabilities(settings.wait_connections);
+        capabilities.silence = database.silence();
         let links = Links::new(database, size.max(1), settings.operation_timeout, first);
         let (links, leases) = (Arc::new(links), Arc::new(Leases::new()));
         let waits = Waits::new(Arc::clone(&links), Arc::clone(&leases), limit);
@@ -57,11 +59,11 @@ impl<D: Database> SessionStore<D> {
             links,
             leases,
             waits,
-            wakeups: limit > 0,
+            capabilities,
         }))
     }
 
-    /// What such a store can do.
+    /// What such a store can do; how long it may be silent is up to the database.
     #[must_use]
     pub const fn capabilities(wait_connections: u32) -> Capabilities {
         let mut capabilities = Capabilities::new(MAX_TTL);
@@ -294,11 +296,12 @@ impl<D: Database> LeaseStore for SessionStore<D> {
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.0.wakeups.then(|| self.0.waits.watch(slot, waker))
+        let wakeups = self.0.capabilities.wakeups;
+        wakeups.then(|| self.0.waits.watch(slot, waker))
     }
 
     fn capabilities(&self) -> Capabilities {
-        Self::capabilities(self.0.wakeups.into())
+        self.0.capabilities.clone()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::fixture::{Fixture, PATIENCE, enter, eventually, key};
 use crate::waiting::A_WHILE;
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(500);
 
 /// Counts how often `on_lost` calls.
 fn count_losses(lease: &SandboxLease) -> Arc<AtomicU32> {

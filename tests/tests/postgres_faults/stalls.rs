@@ -87,6 +87,25 @@ fn a_black_hole_holds_nobody_and_leaves_no_lock() {
     }
 }
 
+/// The server gives up a client that it does not hear after 25 s; the holder has stopped believing before.
+#[test]
+fn a_holder_that_does_not_hear_its_server_stops_believing_in_time() {
+    let server = PostgresServer::start();
+    let proxy = Proxy::to(server.port());
+    let far = builder(&url(proxy.port())).build().unwrap();
+    let lease = enter(&far, &key("a"));
+    proxy.black_hole(true);
+    let before = Instant::now();
+    eventually("the lease is lost", || !lease.is_held());
+    let took = before.elapsed();
+    assert!(
+        took > Duration::from_secs(15) && took < Duration::from_secs(22),
+        "{took:?}"
+    );
+    proxy.heal();
+    drop(guard(&server).try_enter_for(&key("a"), PATIENCE).unwrap());
+}
+
 #[test]
 fn a_lock_call_that_is_executed_late_leaves_no_ghost() {
     let server = PostgresServer::start();
