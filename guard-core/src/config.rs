@@ -103,6 +103,10 @@ impl fmt::Debug for GuardConfig {
 /// The settings of a guard, checked.
 pub(crate) struct Settings {
     pub(crate) ttl: LeaseTtl,
+    /// Whether the store frees a slot at its TTL; otherwise the guard does.
+    pub(crate) expires: bool,
+    /// How long a lease counts without an answer from the store.
+    pub(crate) silence: Duration,
     pub(crate) retry_interval: Duration,
     pub(crate) prefix: KeyPrefix,
     pub(crate) operation_timeout: Duration,
@@ -131,6 +135,8 @@ impl GuardConfig {
         at_least_shortest("operation_timeout", self.operation_timeout)?;
         Ok(Settings {
             ttl: LeaseTtl::new(self.lease_ttl, capabilities.max_ttl)?,
+            expires: capabilities.expires,
+            silence: capabilities.silence,
             retry_interval: self.retry_interval,
             prefix: KeyPrefix::new(&self.key_prefix)?,
             operation_timeout: self.operation_timeout,
@@ -174,8 +180,9 @@ macro_rules! guard_settings {
         }
 
         /// How long a lease lasts unless it is renewed: the longest that a slot stays blocked by a
-        /// holder that died, and the longest that a holder may work. Default 30 minutes, at least 1 ms,
-        /// at most what the store can hold; cut to whole milliseconds.
+        /// holder that died, and the longest that a holder may work. Where a holder's death frees the slot by
+        /// itself (databases), it is only the latter: the guard then ends the lease. Default 30 minutes, at
+        /// least 1 ms, at most what the store can hold; cut to whole milliseconds.
         #[must_use]
         pub fn lease_ttl(mut self, ttl: ::std::time::Duration) -> Self {
             self.config.lease_ttl = ttl;

@@ -9,6 +9,7 @@ use crate::callbacks::{Callback, Callbacks, discard};
 use crate::care::Care;
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
+use crate::keeper::Doubt;
 use crate::lease::{CloseOutcome, LeaseBody};
 use crate::observer::{CloseEvent, LostEvent};
 use crate::row::Row;
@@ -25,11 +26,15 @@ use crate::wards::{Need, Ward};
 const RENEWALS: u32 = 3;
 /// How long after entering the keeper looks after a lease first: one that is closed sooner costs nothing.
 const EARLY: Duration = Duration::from_millis(100);
+/// How seldom at most the holder of a slot that does not expire is asked for, however long the TTL: only its
+/// session tells that it is lost.
+const LONGEST_UNASKED: Duration = Duration::from_secs(2);
 
 /// Where a lease is in its life. It moves forward only: held, perhaps lost, closed.
 enum Phase {
-    /// The slot is ours until the local deadline, unless a renewal moves it.
-    Held { deadline: Instant },
+    /// The slot is ours until the local deadline, unless a renewal moves it, and as long as the store was
+    /// `heard` of not too long ago: the time at which the last command that was answered was sent.
+    Held { deadline: Instant, heard: Instant },
     /// The slot may be somebody else's.
     Lost { at: Instant },
     /// The slot was given back, or is being given back.
@@ -59,7 +64,7 @@ pub(crate) struct HeldLease<S: LeaseStore> {
 
 impl<S: LeaseStore> HeldLease<S> {
     /// Makes a lease of a grant. If the guard renews or somebody wants to hear of a loss, the keeper takes it
-    /// into care.
+    /// into care; where the store does not expire slots, always.
     pub(crate) fn start(
         engine: &Arc<Engine<S>>,
         slot: SlotName,
@@ -67,7 +72,8 @@ impl<S: LeaseStore> HeldLease<S> {
         grant: Grant,
     ) -> Arc<Self> {
         let (entered, deadline) = (grant.at, grant.deadline);
-        let third = engine.settings.ttl.get() / RENEWALS;
+        let sent = deadline.checked_sub(engine.settings.ttl.validity());
+        let third = Self::rhythm(engine);
         let lease = Arc::new(Self {
             engine: Arc::clone(engine),
             slot,
@@ -77,16 +83,35 @@ impl<S: LeaseStore> HeldLease<S> {
             row: grant.row,
             entered,
             state: Mutex::new(State {
-                phase: Phase::Held { deadline },
+                phase: Phase::Held {
+                    deadline,
+                    heard: sent.unwrap_or(entered),
+                },
                 on_lost: Vec::new(),
             }),
             care: Care::new(after(entered, third)),
         });
         let settings = &engine.settings;
-        if settings.auto_renew || settings.observer.0.is_some() {
+        if settings.auto_renew || settings.observer.0.is_some() || !settings.expires {
             lease.enrol(after(entered, third.min(EARLY)));
         }
         lease
+    }
+
+    /// How often the store is asked for the lease.
+    fn rhythm(engine: &Engine<S>) -> Duration {
+        let third = engine.settings.ttl.get() / RENEWALS;
+        if engine.settings.expires {
+            third
+        } else {
+            third.min(LONGEST_UNASKED)
+        }
+    }
+
+    /// Whether the guard renews the lease now.
+    fn is_renewed(&self) -> bool {
+        let settings = &self.engine.settings;
+        settings.auto_renew && self.held_for() < settings.max_hold
     }
 
     /// Puts the lease into the keeper's care, once.
@@ -100,28 +125,39 @@ impl<S: LeaseStore> HeldLease<S> {
     /// The local deadline if the lease is held; an expiry is noticed here.
     fn deadline(&self) -> Option<Instant> {
         let now = self.engine.clock.now();
-        let callbacks = {
+        let silence = self.engine.settings.silence;
+        let (why, callbacks) = {
             let mut state = self.state.lock();
             match state.phase {
-                Phase::Held { deadline } if now < deadline => return Some(deadline),
-                Phase::Held { .. } => state.lose(now),
+                Phase::Held { deadline, .. } if deadline <= now => ("it expired", state.lose(now)),
+                Phase::Held { heard, .. } if silence <= now.saturating_duration_since(heard) => (
+                    "the store has not been heard of for too long",
+                    state.lose(now),
+                ),
+                Phase::Held { deadline, .. } => return Some(deadline),
                 Phase::Lost { .. } | Phase::Closed { .. } => return None,
             }
         };
-        self.report_loss("it expired", callbacks);
+        self.report_loss(why, callbacks);
         None
     }
 
-    /// Moves the deadline after a renewal. Answers whether the lease is held.
-    fn prolong(&self, renewed: Instant) -> bool {
+    /// Moves the deadline after a renewal that was sent at `sent`. Answers whether the lease is held.
+    fn prolong(&self, sent: Instant) -> bool {
+        self.confirm(sent, after(sent, self.engine.settings.ttl.validity()))
+    }
+
+    /// Notes that the store has confirmed the lease, and moves the deadline to `until` if that is later. Answers
+    /// whether the lease is held.
+    fn confirm(&self, sent: Instant, until: Instant) -> bool {
         // An expiry before the answer came has been noticed: a lost lease is never held again.
         if self.deadline().is_none() {
             return false;
         }
-        let until = after(renewed, self.engine.settings.ttl.validity());
         let mut state = self.state.lock();
-        if let Phase::Held { deadline } = &mut state.phase {
+        if let Phase::Held { deadline, heard } = &mut state.phase {
             *deadline = until.max(*deadline);
+            *heard = sent.max(*heard);
             return true;
         }
         false
@@ -145,6 +181,11 @@ impl<S: LeaseStore> HeldLease<S> {
             "sandbox slot {:?}: the lease {:?} is lost after {:?} (TTL {:?}): {why}",
             self.slot, self.token, self.held_for(), self.engine.settings.ttl.get()
         );
+        if !self.engine.settings.expires {
+            // Nobody else would free the slot of a holder that does not close.
+            self.engine
+                .release_later(&self.slot, self.token.clone(), Doubt::None);
+        }
         for callback in callbacks {
             self.engine.callbacks.run(callback);
         }
@@ -292,10 +333,10 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         let Some(deadline) = self.deadline() else {
             return Need::Nothing;
         };
-        let settings = &self.engine.settings;
-        let renews = settings.auto_renew && self.held_for() < settings.max_hold;
+        let expires = self.engine.settings.expires;
+        let renews = self.is_renewed() || !expires;
         let mut look = self.care.take_look();
-        if self.care.takes_up_watch() {
+        if expires && self.care.takes_up_watch() {
             let watch = self
                 .engine
                 .store
@@ -327,12 +368,17 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
     }
 
     fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
-        let ttl = self.engine.settings.ttl.get();
+        let rhythm = Self::rhythm(&self.engine);
         self.engine.heard(self.node, &answer);
         match answer {
             Ok(Renewed::Renewed) => {
-                self.prolong(sent);
-                self.care.renewed(after(sent, ttl / RENEWALS))
+                // Where slots do not expire, a lease that is not renewed is asked for all the same.
+                if self.engine.settings.expires || self.is_renewed() {
+                    self.prolong(sent);
+                } else {
+                    self.confirm(sent, sent);
+                }
+                self.care.renewed(after(sent, rhythm))
             }
             Ok(Renewed::NotHeld) => {
                 self.lose("a renewal found that the slot is no longer its own");
@@ -345,7 +391,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                     "sandbox slot {:?}: a renewal failed, trying again: {error}", self.slot
                 );
                 self.care
-                    .renewal_failed(self.engine.clock.now(), ttl / (2 * RENEWALS))
+                    .renewal_failed(self.engine.clock.now(), rhythm / 2)
             }
         }
     }

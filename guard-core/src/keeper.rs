@@ -110,9 +110,10 @@ impl Keeper {
     /// Frees `slot` of `token` in the background, for as long as the token might hold it.
     pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
         let now = Instant::now();
+        let settings = &self.shared.settings;
         let give_up = match doubt {
-            Doubt::None => Some(after(now, self.shared.settings.ttl.get())),
-            Doubt::UnderWay => None,
+            Doubt::None if settings.expires => Some(after(now, settings.ttl.get())),
+            Doubt::None | Doubt::UnderWay => None,
         };
         let release = PendingRelease {
             slot: slot.clone(),
@@ -197,7 +198,7 @@ impl Shared {
                     return log::warn!(
                         target: crate::LOG_TARGET,
                         "{given_up} sandbox slots could not be released before the guard ended; \
-                         they come free when their TTL ends"
+                         they come free when their TTL or their session ends"
                     );
                 }
             }

@@ -11,8 +11,8 @@ use crate::token::LeaseToken;
 pub(crate) struct PendingRelease {
     pub(crate) slot: SlotName,
     pub(crate) token: LeaseToken,
-    /// When the token's TTL has passed, and with it the need; never for a token that a command under way may
-    /// still bring: its TTL begins when that is executed.
+    /// When the token's TTL has passed, and with it the need; never where slots do not expire, and for a token
+    /// that a command under way may still bring: its TTL begins when that is executed.
     pub(crate) give_up: Option<Instant>,
     pub(crate) backoff: Backoff,
 }

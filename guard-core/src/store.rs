@@ -1,7 +1,7 @@
 //! What a store implements: small steps that never wait for a holder.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
 use crate::slot::SlotName;
@@ -30,6 +30,10 @@ use crate::waker::Waker;
 ///   held or as free.
 /// - **Foreign programs** may share the slots: a token may be any string, without a TTL too. A slot that
 ///   carries something else than a string is a permanent error and is left as it is.
+/// - **A store whose slots do not expire** ([`Capabilities::expires`]), because a lease lives in a session of
+///   its holder, keeps that session by the token; ending it is how its `release` is final. The guard takes
+///   over what such a store cannot do: it frees the slot at the lease's own deadline, and asks `renew` often
+///   enough to notice that the session has ended. [`Renewed::NotHeld`] says that it definitely has.
 /// - **Nothing else stays behind** in the store when a lease is released, but, with fencing, its counter.
 ///
 /// The suite in the package `guard-conformance` tests a store against all of this.
@@ -47,7 +51,8 @@ pub trait LeaseStore: Send + Sync + 'static {
         budget: Budget,
     ) -> Result<Acquired, StoreError>;
 
-    /// Gives the lease a fresh TTL if `token` holds the slot.
+    /// Gives the lease a fresh TTL if `token` holds the slot. Where slots do not expire, this only tells
+    /// whether it does.
     ///
     /// # Errors
     ///
@@ -60,7 +65,8 @@ pub trait LeaseStore: Send + Sync + 'static {
         budget: Budget,
     ) -> Result<Renewed, StoreError>;
 
-    /// Frees the slot if `token` holds it, and makes sure that it never will again.
+    /// Frees the slot if `token` holds it, and makes sure that it never will again. The token of a holder that
+    /// [`holder`](Self::holder) told is as good here as its own, whatever it is made of.
     ///
     /// # Errors
     ///
@@ -118,6 +124,8 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Asks for `waker` to be woken when the slot changes, until the answer is dropped. `None` means
     /// that this store cannot tell; the guard then looks at its retry interval. This is the default.
+    ///
+    /// Entries that wait for the slot ask, and, where slots expire, its holder does, to learn of its loss.
     ///
     /// A hint: it may come without a change, and a change may come without it. A store that hears of changes
     /// on a thread of its own may look there on behalf of the entry that waits: [`Waker::look`].
@@ -187,23 +195,67 @@ pub enum HandedOver {
 pub struct Holder {
     token: LeaseToken,
     remaining: Option<Duration>,
+    owner: Option<String>,
+    since: Option<SystemTime>,
+    description: Option<String>,
 }
 
 impl Holder {
     /// The holder that wrote `token`, and how long it still has.
     #[must_use]
     pub const fn new(token: LeaseToken, remaining: Option<Duration>) -> Self {
-        Self { token, remaining }
+        Self {
+            token,
+            remaining,
+            owner: None,
+            since: None,
+            description: None,
+        }
+    }
+
+    /// Adds the owner's label, for stores that keep it elsewhere than in the token.
+    #[must_use]
+    pub fn with_owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Adds since when the holder has been there.
+    #[must_use]
+    pub const fn with_since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// Adds what else the store knows of the holder, such as the number of its session.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
     }
 
     pub(crate) const fn token(&self) -> &LeaseToken {
         &self.token
     }
 
-    /// The label that the holder's guard was built with; `None` without one, and for foreign holders.
+    /// The label that the holder's guard was built with; `None` without one. Of a foreign holder it is what
+    /// the store shows as its name, if it does.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
-        self.token.owner()
+        self.owner.as_deref().or_else(|| self.token.owner())
+    }
+
+    /// Since when the holder, or the session that it holds the slot with, has been there; `None` from stores
+    /// that do not know.
+    #[must_use]
+    pub const fn since(&self) -> Option<SystemTime> {
+        self.since
+    }
+
+    /// What else the store knows of the holder, such as the number of its session.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
     }
 
     /// A short form of the holder's token, enough to tell holders apart.
@@ -225,6 +277,8 @@ impl fmt::Debug for Holder {
             .field("owner", &self.owner())
             .field("token", &self.token)
             .field("remaining", &self.remaining)
+            .field("since", &self.since)
+            .field("description", &self.description)
             .finish()
     }
 }
@@ -232,7 +286,10 @@ impl fmt::Debug for Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = self.owner().unwrap_or("unknown owner");
-        write!(f, "{owner} ({}), ", self.short_token())?;
+        match &self.description {
+            Some(description) => write!(f, "{owner} ({description}), ")?,
+            None => write!(f, "{owner} ({}), ", self.short_token())?,
+        }
         match self.remaining {
             Some(remaining) => write!(f, "{remaining:?} left"),
             None => f.write_str("no TTL"),
@@ -250,14 +307,22 @@ pub struct NodeId(pub u64);
 pub struct Capabilities {
     /// The longest TTL that the store can hold.
     pub max_ttl: Duration,
-    /// Whether the store frees a slot by itself when the lease's TTL has passed.
+    /// Whether the store frees a slot by itself when the lease's TTL has passed. One that does not frees it
+    /// when the session of its holder ends, and the guard frees it at the lease's deadline: the TTL is then
+    /// how long a holder may keep the slot.
     pub expires: bool,
+    /// Where slots do not expire: how long a holder may count on its lease without an answer from the store,
+    /// which is less than the store takes to give up a session that it does not hear.
+    pub silence: Duration,
     /// Whether leases are numbered.
     pub fencing: bool,
     /// Whether the store is shared by several processes.
     pub shared: bool,
-    /// Whether programs that do not use this library can hold slots, with any token.
+    /// Whether programs that do not use this library can hold slots, and end the leases of others.
     pub foreign_holders: bool,
+    /// Whether a slot carries text that such programs can read and replace: any token, with a TTL or without,
+    /// or data that is no token.
+    pub foreign_tokens: bool,
     /// Whether the store tells waiters when a slot changes.
     pub wakeups: bool,
 }
@@ -269,9 +334,11 @@ impl Capabilities {
         Self {
             max_ttl,
             expires: true,
+            silence: Duration::MAX,
             fencing: false,
             shared: true,
             foreign_holders: true,
+            foreign_tokens: true,
             wakeups: false,
         }
     }

@@ -39,12 +39,14 @@ pub trait Backend: Send + Sync + 'static {
     }
 }
 
-/// A program that is not ours: it reads and writes slots without any of this library's manners.
+/// A program that is not ours: it reads and writes slots without any of this library's manners. Cases ask for
+/// what the store's [`Capabilities`] allow only.
 pub trait Foreign {
-    /// Writes a token, whoever holds the slot; without a TTL it stays.
+    /// Writes a token, whoever holds the slot; without a TTL it stays. Where slots carry no text it takes a
+    /// free slot, and stands for the token itself.
     fn set(&self, slot: &SlotName, token: &str, ttl: Option<Duration>);
 
-    /// Deletes whatever the slot carries.
+    /// Deletes whatever the slot carries, or ends whoever holds it.
     fn delete(&self, slot: &SlotName);
 
     /// Puts something into the slot that is not a string.
@@ -53,7 +55,8 @@ pub trait Foreign {
     /// Whether what [`plant_data`](Self::plant_data) put there still is.
     fn carries_data(&self, slot: &SlotName) -> bool;
 
-    /// Whether the slot carries exactly this token.
+    /// Whether the slot carries exactly this token. Where slots carry no text: whether whoever holds the slot
+    /// may be this token's.
     fn carries(&self, slot: &SlotName, token: &str) -> bool;
 
     /// The remaining TTL; `None` if the slot is free, or carries something without one.

@@ -86,9 +86,17 @@ impl<'a> Fixture<'a> {
         self.backend.foreign()
     }
 
-    /// What the store has under this fixture's prefix.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.foreign().names(&self.prefix)
+    /// What the store still has of the slots of `keys`; where slots have names in the store, whatever has a
+    /// name under this fixture's prefix.
+    pub(crate) fn left(&self, keys: &[SandboxIsolationKey]) -> Vec<String> {
+        let capabilities = self.backend.capabilities();
+        if capabilities.foreign_tokens || !capabilities.foreign_holders {
+            return self.foreign().names(&self.prefix);
+        }
+        let store = self.backend.store();
+        let slots = keys.iter().map(|key| self.slot(key));
+        let held = slots.filter(|slot| store.holder(slot, budget()).unwrap().is_some());
+        held.map(|slot| slot.to_string()).collect()
     }
 }
 

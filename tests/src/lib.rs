@@ -18,19 +18,19 @@
 //! | `fixture` | what a case starts from: a prefix of its own, guards, keys, waiting for events |
 //! | `waiting` | threads that are known to wait |
 //! | [`measure`] | times of many rounds, and what is typical of them |
-//! | `vectors` | the reader of `data/key-vectors.tsv` |
+//! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
-//! | [`redis_server`] | a real `redis-server` of one's own, and faults for it |
+//! | [`redis_server`], [`postgres_server`], [`pgbouncer`] | a real `redis-server` of one's own, and faults for it |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | [`replicas`] | a master with replicas |
 //! | [`acl`] | the rule for users that the Redis store's page gives |
 //! | [`certificates`] | certificates that are made for one test |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
-//! | `tests/memory.rs`, `tests/redis.rs` | the suite on each store |
-//! | `tests/memory_controls.rs`, `tests/redis_*.rs` | what only one store can be asked |
+//! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs` | the suite on each store |
+//! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
 //! nothing is ever flushed. They wait for events; a bound on time stands only where time is the promise.
@@ -50,6 +50,8 @@ pub mod chaos;
 mod fixture;
 pub mod history;
 pub mod measure;
+pub mod pgbouncer;
+pub mod postgres_server;
 pub mod proxy;
 pub mod random;
 pub mod redis_server;
@@ -62,4 +64,5 @@ mod waiting;
 pub use backend::{Backend, Foreign};
 pub use fixture::{PATIENCE, eventually, unique_prefix};
 pub use suite::run;
+pub use vectors::{AdvisoryRow, advisory_rows};
 pub use waiting::{Waiting, together};

@@ -25,8 +25,12 @@ struct Case {
 enum Need {
     Expiry,
     Fencing,
+    /// The slot is the holder's session's: the opposite of `Expiry`.
+    Sessions,
     Sharing,
     Foreigners,
+    /// Foreign programs that write what they like.
+    ForeignTokens,
     Wakeups,
 }
 
@@ -35,10 +39,12 @@ impl Need {
     fn missing(self, store: &Capabilities) -> Option<&'static str> {
         let (there, reason) = match self {
             Self::Expiry => (store.expires, "its slots do not expire"),
+            Self::Sessions => (!store.expires, "its slots outlive their holder's session"),
             Self::Fencing => (store.fencing, "it does not number its leases"),
             Self::Sharing => (store.shared, "processes cannot share it"),
             Self::Wakeups => (store.wakeups, "it does not tell of changes"),
             Self::Foreigners => (store.foreign_holders, "foreign programs cannot use it"),
+            Self::ForeignTokens => (store.foreign_tokens, "its slots carry no text"),
         };
         (!there).then_some(reason)
     }
@@ -72,24 +78,27 @@ fn all() -> impl IntoIterator<Item = Case> {
             unwinding_closes,
             run_closes_on_return_and_error,
             run_closes_on_a_panic,
-            a_foreign_token_is_not_deleted_by_our_close needs Foreigners,
+            a_foreign_token_is_not_deleted_by_our_close needs ForeignTokens,
             closing_a_deleted_slot_answers_already_gone needs Foreigners,
         }
         expiry {
-            an_expired_lease_lets_the_next_one_in needs Expiry,
-            two_leases_are_never_valid_at_once needs Expiry,
-            a_late_close_does_no_harm_to_the_next_holder needs Expiry,
+            an_expired_lease_lets_the_next_one_in,
+            two_leases_are_never_valid_at_once,
+            a_late_close_does_no_harm_to_the_next_holder,
             remaining_and_held_for_tell_a_leases_time,
-            a_renewal_prolongs_the_lease_at_the_store,
-            a_lease_that_is_renewed_outlives_its_ttl needs Expiry,
+            a_renewal_prolongs_the_lease,
+            a_renewal_prolongs_the_lease_at_the_store needs Expiry,
+            a_lease_that_is_renewed_outlives_its_ttl,
         }
         loss {
-            renewing_a_stolen_slot_is_a_loss_reported_once needs Foreigners,
-            an_expired_lease_is_lost_and_never_held_again needs Expiry,
-            on_lost_of_a_lost_lease_runs_at_once needs Expiry,
-            on_lost_never_runs_after_close needs Expiry,
-            a_callback_may_close_and_drop_everything needs Expiry,
-            a_panicking_callback_harms_nobody needs Expiry,
+            renewing_a_deleted_slot_is_a_loss_reported_once needs Foreigners,
+            renewing_a_stolen_slot_is_a_loss_reported_once needs ForeignTokens,
+            an_expired_lease_is_lost_and_never_held_again,
+            on_lost_of_a_lost_lease_runs_at_once,
+            on_lost_never_runs_after_close,
+            a_callback_may_close_and_drop_everything,
+            a_panicking_callback_harms_nobody,
+            the_end_of_a_session_is_a_loss_that_is_noticed needs Foreigners | Sessions,
         }
         waiting {
             waiters_enter_first_come_first_served,
@@ -121,8 +130,8 @@ fn all() -> impl IntoIterator<Item = Case> {
             a_close_of_another_guard_wakes_a_waiter needs Wakeups,
             every_guard_that_waits_gets_its_turn needs Wakeups,
             a_foreign_delete_wakes_a_waiter needs Foreigners | Wakeups,
-            the_expiry_of_a_foreign_holder_ends_the_wait needs Foreigners,
-            a_waiter_sees_through_a_change_of_holders needs Foreigners | Wakeups,
+            the_expiry_of_a_foreign_holder_ends_the_wait needs ForeignTokens,
+            a_waiter_sees_through_a_change_of_holders needs ForeignTokens | Wakeups,
             a_deleted_lease_of_the_same_guard_wakes_the_next_one needs Foreigners | Wakeups,
             who_moves_to_the_front_is_woken_too needs Foreigners | Wakeups,
         }
@@ -147,14 +156,17 @@ fn all() -> impl IntoIterator<Item = Case> {
         holder {
             a_free_slot_has_no_holder,
             a_holder_shows_its_owner_and_never_its_token,
-            a_foreign_holder_may_have_no_ttl needs Foreigners,
+            a_holder_shows_its_token_in_short_and_its_time_left needs ForeignTokens,
+            a_foreign_holder_is_shown needs Foreigners,
+            a_foreign_holder_may_have_no_ttl needs ForeignTokens,
+            a_holder_can_be_ended_by_force,
         }
         foreign {
-            a_foreign_holder_keeps_us_out_until_its_ttl needs Foreigners,
+            a_foreign_holder_keeps_us_out_until_its_ttl needs ForeignTokens,
             a_foreign_holder_without_ttl_keeps_us_out_until_it_deletes needs Foreigners,
             a_foreign_delete_lets_the_next_one_in needs Foreigners,
-            foreign_data_is_a_permanent_error_and_stays needs Foreigners,
-            closing_over_foreign_data_leaves_it_there needs Foreigners,
+            foreign_data_is_a_permanent_error_and_stays needs ForeignTokens,
+            closing_over_foreign_data_leaves_it_there needs ForeignTokens,
         }
         keys {
             prefixes_keep_guards_apart_and_equal_ones_share,
@@ -163,19 +175,23 @@ fn all() -> impl IntoIterator<Item = Case> {
             illegal_keys_are_refused,
             bad_settings_are_refused_by_name,
             the_longest_ttl_can_be_held,
+            the_store_keeps_the_longest_ttl needs Expiry,
         }
         contract {
-            acquire_repeated_for_a_token_grants_again_with_a_fresh_ttl,
-            acquire_answers_held_with_the_remaining_time,
-            renew_gives_a_fresh_ttl_to_its_own_token_only,
+            acquire_repeated_for_a_token_grants_again,
+            acquire_answers_held_and_changes_nothing,
+            a_token_without_a_ttl_is_held needs ForeignTokens,
+            renew_is_for_its_own_token_only,
             renew_many_answers_in_order,
             release_is_for_the_own_token_only_and_final,
             hand_over_swaps_once_however_often_it_is_asked,
             hand_over_from_a_token_that_does_not_hold_changes_nothing,
+            every_grant_has_a_fresh_ttl needs Expiry,
+            a_lease_keeps_its_ttl_when_others_ask needs Expiry,
             the_store_enforces_the_ttl needs Expiry,
             fencing_tokens_grow_over_release_and_hand_over needs Fencing,
             fencing_tokens_grow_over_expiry needs Fencing,
-            operations_on_foreign_data_change_nothing needs Foreigners,
+            operations_on_foreign_data_change_nothing needs ForeignTokens,
         }
         lifecycle {
             nothing_is_left_in_the_store,
@@ -184,7 +200,8 @@ fn all() -> impl IntoIterator<Item = Case> {
         }
         processes {
             another_process_excludes_us_until_it_closes needs Sharing,
-            a_killed_process_frees_its_slot_at_its_ttl needs Sharing,
+            a_killed_process_frees_its_slot_at_its_ttl needs Sharing | Expiry,
+            a_killed_process_frees_its_slot_at_once needs Sharing | Sessions,
             no_update_is_lost_between_processes needs Sharing,
         }
     }

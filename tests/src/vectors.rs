@@ -1,8 +1,9 @@
-//! The reader of `data/key-vectors.tsv`.
+//! The readers of `data/key-vectors.tsv` and `data/advisory-vectors.tsv`.
 
-use guard_core::{IsolationScope, RuntimeContext};
+use guard_core::{IsolationScope, RuntimeContext, SlotName};
 
 const VECTORS: &str = include_str!("../data/key-vectors.tsv");
+const ADVISORY: &str = include_str!("../data/advisory-vectors.tsv");
 
 /// What a row expects instead of a name when the input is refused.
 const ERROR: &str = "!error";
@@ -18,6 +19,39 @@ pub(crate) struct SlotRow {
     pub(crate) slot: Option<String>,
     /// The name of the slot's fence counter.
     pub(crate) counter: Option<String>,
+}
+
+/// What a slot's lock is called in databases.
+#[derive(Debug)]
+pub struct AdvisoryRow {
+    /// The slot.
+    pub slot: SlotName,
+    /// The number of its lock in PostgreSQL.
+    pub number: i64,
+    /// The name of its lock in MySQL.
+    pub name: String,
+}
+
+/// What slots' locks are called in databases.
+///
+/// # Panics
+///
+/// When a row is not of its form.
+#[must_use]
+pub fn advisory_rows() -> Vec<AdvisoryRow> {
+    let rows = ADVISORY.lines().filter(|line| !line.starts_with('#'));
+    rows.map(|line| {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [slot, number, name] = fields[..] else {
+            panic!("an advisory row has three fields: {fields:?}")
+        };
+        AdvisoryRow {
+            slot: SlotName::from_store(&unescape(slot)),
+            number: number.parse().expect("a number"),
+            name: unescape(name),
+        }
+    })
+    .collect()
 }
 
 /// A call's context and the key that it resolves to.

@@ -8,6 +8,7 @@ use guard_core::{
     SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait,
 };
 use guard_memory::{ManualClock, MemorySandboxExecutionGuard, MemoryStore};
+use guard_postgres::{PostgresSandboxExecutionGuard, PostgresStore};
 use guard_redis::{RedisSandboxExecutionGuard, RedisStore};
 
 fn shared<T: Send + Sync + ?Sized>() {}
@@ -20,6 +21,8 @@ fn leases_and_guards_go_to_any_thread() {
     owned::<SandboxLease>();
     owned::<MemorySandboxExecutionGuard>();
     owned::<RedisSandboxExecutionGuard>();
+    owned::<PostgresSandboxExecutionGuard>();
+    owned::<PostgresStore>();
     owned::<MemoryStore>();
     owned::<RedisStore>();
     owned::<ManualClock>();
@@ -35,6 +38,7 @@ fn leases_and_guards_go_to_any_thread() {
 fn guards_are_handles() {
     cloned::<MemorySandboxExecutionGuard>();
     cloned::<RedisSandboxExecutionGuard>();
+    cloned::<PostgresSandboxExecutionGuard>();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use guard_core::LeaseToken;
+use guard_core::{CloseOutcome, LeaseToken};
 
 use crate::backend::Backend;
 use crate::fixture::{Fixture, enter, key};
@@ -15,21 +15,14 @@ pub(crate) fn a_free_slot_has_no_holder(backend: &dyn Backend) {
     assert!(guard.holder(&key("a")).unwrap().is_none());
 }
 
-/// The label, a short token and the time left are shown; the token, which could free the slot, is not.
+/// The label is shown; the token, which could free the slot, is not.
 pub(crate) fn a_holder_shows_its_owner_and_never_its_token(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
-    let ttl = Duration::from_secs(60);
-    let ours = fixture.guard_with(|config| {
-        config.owner = Some("web-7".to_owned());
-        config.lease_ttl = ttl;
-    });
+    let ours = fixture.guard_with(|config| config.owner = Some("web-7".to_owned()));
     let other = fixture.guard();
     let lease = enter(&ours, &key("a"));
     let holder = other.holder(&key("a")).unwrap().unwrap();
     assert_eq!(holder.owner(), Some("web-7"));
-    assert_eq!(holder.short_token(), lease.token().short());
-    let remaining = holder.remaining().unwrap();
-    assert!(remaining <= ttl && remaining > ttl / 2, "{remaining:?}");
 
     let secret = random_part(lease.token());
     for shown in [
@@ -48,6 +41,39 @@ pub(crate) fn a_holder_shows_its_owner_and_never_its_token(backend: &dyn Backend
 fn random_part(token: &LeaseToken) -> &str {
     let text = token.as_str();
     text.rsplit_once('/').map_or(text, |(_, random)| random)
+}
+
+/// A short form of the token and the time left tell more.
+pub(crate) fn a_holder_shows_its_token_in_short_and_its_time_left(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let ttl = Duration::from_secs(60);
+    let lease = enter(&fixture.guard_of(ttl), &key("a"));
+    let holder = fixture.guard().holder(&key("a")).unwrap().unwrap();
+    assert_eq!(holder.short_token(), lease.token().short());
+    let remaining = holder.remaining().unwrap();
+    assert!(remaining <= ttl && remaining > ttl / 2, "{remaining:?}");
+}
+
+/// A holder that is not ours is a holder.
+pub(crate) fn a_foreign_holder_is_shown(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let slot = fixture.slot(&key("a"));
+    fixture.foreign().set(&slot, "foreign", None);
+    let holder = fixture.guard().holder(&key("a")).unwrap().unwrap();
+    assert_eq!(holder.remaining(), None);
+    fixture.foreign().delete(&slot);
+}
+
+/// An operator ends a lease from another process: the slot is free, and its holder finds it lost.
+pub(crate) fn a_holder_can_be_ended_by_force(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let (ours, other) = (fixture.guard(), fixture.guard());
+    assert!(other.force_release(&key("a")).unwrap().is_none());
+    let lease = enter(&ours, &key("a"));
+    assert!(other.force_release(&key("a")).unwrap().is_some());
+    drop(enter(&other, &key("a")));
+    assert!(lease.renew().is_err() && !lease.is_held());
+    assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
 }
 
 /// A foreign holder is shown as far as it can be: no owner, no whole token, a TTL only if it has one.

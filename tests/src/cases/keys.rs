@@ -136,7 +136,7 @@ pub(crate) fn bad_settings_are_refused_by_name(backend: &dyn Backend) {
     }
 }
 
-/// The store keeps what it says that it can hold.
+/// A lease lasts for as long as the store says that it can.
 pub(crate) fn the_longest_ttl_can_be_held(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
     let longest = backend.capabilities().max_ttl;
@@ -144,13 +144,17 @@ pub(crate) fn the_longest_ttl_can_be_held(backend: &dyn Backend) {
     let lease = enter(&guard, &key("a"));
     assert!(lease.is_held());
     lease.renew().unwrap();
-    let remaining = guard
-        .holder(&key("a"))
-        .unwrap()
-        .unwrap()
-        .remaining()
-        .unwrap();
-    assert!(remaining > longest / 2, "{remaining:?}");
+    assert!(lease.remaining() > longest / 2);
     drop(lease);
     assert_free(&guard, &key("a"));
+}
+
+/// And so does the slot.
+pub(crate) fn the_store_keeps_the_longest_ttl(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let longest = backend.capabilities().max_ttl;
+    let lease = enter(&fixture.guard_of(longest), &key("a"));
+    lease.renew().unwrap();
+    let remaining = fixture.foreign().ttl(&fixture.slot(&key("a"))).unwrap();
+    assert!(remaining > longest / 2, "{remaining:?}");
 }

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::fixture::{Fixture, PATIENCE, enter, eventually, key};
 use crate::waiting::A_WHILE;
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(500);
 
 /// Counts how often `on_lost` calls.
 fn count_losses(lease: &SandboxLease) -> Arc<AtomicU32> {
@@ -28,6 +28,22 @@ fn count_losses(lease: &SandboxLease) -> Arc<AtomicU32> {
 
 fn wait_for_one(losses: &AtomicU32) {
     eventually("the loss is reported", || losses.load(Ordering::SeqCst) > 0);
+}
+
+/// A renewal that finds the lease deleted says so, and the loss is told once however often it is asked for.
+pub(crate) fn renewing_a_deleted_slot_is_a_loss_reported_once(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let lease = enter(&fixture.guard(), &key("a"));
+    let losses = count_losses(&lease);
+    fixture.foreign().delete(&fixture.slot(&key("a")));
+    for _ in 0..3 {
+        assert!(matches!(lease.renew(), Err(GuardError::NotHeld { .. })));
+        assert!(!lease.is_held());
+    }
+    wait_for_one(&losses);
+    assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
+    thread::sleep(A_WHILE);
+    assert_eq!(losses.load(Ordering::SeqCst), 1);
 }
 
 /// A renewal that finds another token says so, and the loss is told once however often it is asked for.
@@ -109,4 +125,17 @@ pub(crate) fn a_panicking_callback_harms_nobody(backend: &dyn Backend) {
     wait_for_one(&losses);
     lease.close();
     assert!(guard.try_enter_for(&key("a"), PATIENCE).is_ok());
+}
+
+/// Nobody renews and the TTL is far away; that the holder's session has ended is found out all the same.
+pub(crate) fn the_end_of_a_session_is_a_loss_that_is_noticed(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let guard = fixture.guard();
+    let lease = enter(&guard, &key("a"));
+    let losses = count_losses(&lease);
+    fixture.foreign().delete(&fixture.slot(&key("a")));
+    wait_for_one(&losses);
+    assert!(!lease.is_held() && lease.remaining() == Duration::ZERO);
+    drop(enter(&guard, &key("a")));
+    assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
 }

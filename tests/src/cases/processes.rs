@@ -93,6 +93,21 @@ pub(crate) fn a_killed_process_frees_its_slot_at_its_ttl(backend: &dyn Backend) 
     assert!(held.elapsed() < ttl + Duration::from_secs(4));
 }
 
+/// SIGKILL leaves no time to close; the end of the process's session frees the slot, long before its TTL.
+pub(crate) fn a_killed_process_frees_its_slot_at_once(backend: &dyn Backend) {
+    let fixture = Fixture::new(backend);
+    let guard = fixture.guard();
+    let mut other = Process::start(&fixture, &["hold", "agent", "a", "120000"]);
+    assert_eq!(other.answer(), "held");
+    assert_held(&guard, &key("a"));
+    let killed = Instant::now();
+    other.kill();
+    let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
+    assert!(lease.is_held());
+    // Room for a noisy machine.
+    assert!(killed.elapsed() < Duration::from_secs(4));
+}
+
 /// Processes that each count up a number in a file, under the guard, lose no count.
 pub(crate) fn no_update_is_lost_between_processes(backend: &dyn Backend) {
     const PROCESSES: u64 = 3;

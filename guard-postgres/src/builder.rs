@@ -1,0 +1,191 @@
+//! The guard that users name, and its builder.
+
+use std::fmt;
+use std::sync::Arc;
+
+use guard_core::{
+    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
+    guard_settings,
+};
+use guard_session::{
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Database as _, SessionSettings, SessionStore,
+};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+use crate::database::Postgres;
+use crate::number::lock_number;
+use crate::reactor::THREAD_NAME;
+
+/// The longest name of an application that the server keeps.
+const MAX_NAME_BYTES: usize = 63;
+
+/// Leases as advisory locks in PostgreSQL.
+pub type PostgresStore = SessionStore<Postgres>;
+
+/// A guard whose slots are session advisory locks in PostgreSQL.
+///
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub struct PostgresSandboxExecutionGuard {
+    guard: LeaseGuard<PostgresStore>,
+}
+
+forward_guard!(impl for PostgresSandboxExecutionGuard, guard);
+
+impl PostgresSandboxExecutionGuard {
+    /// Starts building a guard for the database at `address`: a URL such as `postgres://user@host/database`, or
+    /// `host=… user=… dbname=…`.
+    pub fn builder(address: &str) -> PostgresGuardBuilder {
+        PostgresGuardBuilder::new(address.parse().ok())
+    }
+
+    /// Starts building a guard for the database that `config` connects to.
+    pub fn with_config(config: Config) -> PostgresGuardBuilder {
+        PostgresGuardBuilder::new(Some(config))
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &PostgresStore {
+        self.guard.store()
+    }
+
+    /// The name of `key`'s slot.
+    #[must_use]
+    pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
+        self.guard.slot(key)
+    }
+
+    /// The number of `key`'s advisory lock.
+    #[must_use]
+    pub fn lock_number(&self, key: &SandboxIsolationKey) -> i64 {
+        lock_number(&self.slot(key))
+    }
+}
+
+/// Builds a [`PostgresSandboxExecutionGuard`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct PostgresGuardBuilder {
+    config: GuardConfig,
+    /// None if the address could not be read.
+    database: Option<Config>,
+    pool_size: u32,
+    wait_connections: u32,
+}
+
+impl PostgresGuardBuilder {
+    fn new(database: Option<Config>) -> Self {
+        Self {
+            config: GuardConfig::default(),
+            database,
+            pool_size: DEFAULT_POOL_SIZE,
+            wait_connections: DEFAULT_WAIT_CONNECTIONS,
+        }
+    }
+
+    guard_settings!();
+
+    /// The most connections that operations use at the same moment, and the most idle ones that are kept. Each
+    /// lease has a connection of its own beside these. Default 8, at least 1.
+    pub const fn pool_size(mut self, size: u32) -> Self {
+        self.pool_size = size;
+        self
+    }
+
+    /// How many slots are waited for in the database at the same time, each with a connection and a thread: the
+    /// waiter then enters within a round trip or two of the release. Other slots are looked at every
+    /// `retry_interval`. However many threads wait for one slot, it needs one. Default 4; zero always polls.
+    pub const fn wait_connections(mut self, connections: u32) -> Self {
+        self.wait_connections = connections;
+        self
+    }
+
+    /// Connects and makes the guard, within the operation timeout.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConfigError::InvalidSetting`] names the setting and the limit; an address that cannot be read is
+    ///   the setting `address`;
+    /// - [`ConfigError::Connect`] when the server cannot be reached, is none, does not let us in, or is behind
+    ///   a pooler that shares its backends;
+    /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
+    pub fn build(self) -> Result<PostgresSandboxExecutionGuard, ConfigError> {
+        self.config
+            .check(&PostgresStore::capabilities(self.wait_connections))?;
+        if self.pool_size == 0 {
+            return Err(ConfigError::setting(
+                "pool_size",
+                "0 is too small, the minimum is 1",
+            ));
+        }
+        let mut database = self.database.ok_or_else(|| {
+            ConfigError::setting(
+                "address",
+                "it is not of the form postgres://[user[:password]@]host[:port][/database]",
+            )
+        })?;
+        if let Some(owner) = &self.config.owner {
+            database.application_name(cut(owner));
+        }
+        let address = shown(&database);
+        let postgres = Postgres::new(database).map_err(|source| ConfigError::Thread {
+            name: THREAD_NAME.to_owned(),
+            source: Arc::new(source),
+        })?;
+        let operation_timeout = self.config.operation_timeout;
+        let budget = Budget::new(operation_timeout);
+        // Two, of which a pooler that shares its backends would give both the same one.
+        let first = [(); 2].map(|()| postgres.open(budget));
+        let first = first.into_iter().collect::<Result<Vec<_>, _>>();
+        let first = first.map_err(|error| ConfigError::connect(address, error))?;
+        let settings = SessionSettings {
+            pool_size: self.pool_size,
+            wait_connections: self.wait_connections,
+            operation_timeout,
+        };
+        let store = SessionStore::new(postgres, settings, first);
+        Ok(PostgresSandboxExecutionGuard {
+            guard: LeaseGuard::new(store, &self.config)?,
+        })
+    }
+}
+
+/// As much of an owner's label as the server keeps.
+fn cut(owner: &str) -> &str {
+    let end = (0..=MAX_NAME_BYTES.min(owner.len()))
+        .rev()
+        .find(|end| owner.is_char_boundary(*end));
+    &owner[..end.unwrap_or_default()]
+}
+
+/// An address without credentials.
+fn shown(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(index, host)| {
+        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(host) => format!("{host}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(folder) => format!("{} port {port}", folder.display()),
+        }
+    });
+    let hosts: Vec<_> = hosts.collect();
+    let database = config.get_dbname().unwrap_or("(default)");
+    format!("postgres://{} (database {database})", hosts.join(","))
+}
+
+impl fmt::Debug for PostgresGuardBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self
+            .database
+            .as_ref()
+            .map_or_else(|| "(none)".to_owned(), shown);
+        f.debug_struct("PostgresGuardBuilder")
+            .field("address", &address)
+            .field("config", &self.config)
+            .field("pool_size", &self.pool_size)
+            .field("wait_connections", &self.wait_connections)
+            .finish()
+    }
+}

@@ -1,0 +1,104 @@
+//! The thread that moves bytes for all connections, and how callers wait for it.
+//!
+//! Callers never enter the runtime: they poll their own future and park, so that a wait ends at its deadline
+//! whatever the connection does, and a caller that has a runtime of its own is not in the way.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Instant;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+pub(crate) const THREAD_NAME: &str = "guard-postgres";
+
+/// The thread; it ends, and with it all connections, when this is dropped.
+pub(crate) struct Reactor {
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reactor {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || {
+                let runtime = match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
+                let told = tell.send(Ok(runtime.handle().clone()));
+                if told.is_ok() {
+                    // Its sender is used or dropped: both mean the end.
+                    let _ = runtime.block_on(stopped);
+                }
+                // A name that is still being resolved must not keep anybody waiting.
+                runtime.shutdown_background();
+            })?;
+        let handle = told.recv().map_err(io::Error::other)??;
+        Ok(Self {
+            handle,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Runs `task` on the thread.
+    pub(crate) fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(task)
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // It runs nobody else's code; a panic of it has been reported by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Wakes a parked thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for `future` until `deadline`.
+pub(crate) fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return None;
+        }
+        thread::park_timeout(remaining);
+    }
+}

@@ -1,0 +1,37 @@
+//! Leases over locks that belong to a database session, such as PostgreSQL's and MySQL's advisory locks.
+//!
+//! A store of this kind implements [`Database`] and [`Session`], a few statements each, and gets a
+//! [`LeaseStore`](guard_core::LeaseStore) by [`SessionStore`].
+//!
+//! # How it works
+//!
+//! - **A held lease owns its session**, and a session carries one lease at most. Sessions that carry none are
+//!   kept for the next operation.
+//! - **`acquire`** is one statement that tries the lock. Granted, the session is bound to the token; else it
+//!   goes back at once. **`hand_over`** binds the session to the next token, after one statement that proves
+//!   that it lives. **`release`** unlocks and keeps the session for others.
+//! - **Finality.** A session is good for further use only after a definite answer. Any other one is closed,
+//!   and where nobody knows whether its end has reached the server, it is ended from another session before
+//!   the release of its token answers. What a session held ends with it.
+//! - **Waiting.** A slot that somebody waits for is given to one of a few threads, each of which blocks in the
+//!   database's own lock call. The session that gets the lock is kept for the waiter, who is woken and
+//!   claims it without a further statement. Slots for which there is no thread are polled.
+//!
+//! | where | what |
+//! |---|---|
+//! | `session` | what a database has to bring along |
+//! | `store` | the store contract |
+//! | `leases` | which session carries which token's lease |
+//! | `links` | sessions for operations |
+//! | `ghosts` | sessions that have to be ended |
+//! | `waits` | the threads that wait in the database |
+
+mod ghosts;
+mod leases;
+mod links;
+mod session;
+mod store;
+mod waits;
+
+pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
+pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};

@@ -1,0 +1,152 @@
+//! What a database has to bring along.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use guard_core::{Budget, LeaseToken, SlotName, StoreError};
+
+/// How long a session waits for a lock in one call. Shorter notices sooner that a server is gone; longer keeps
+/// its place in the server's queue.
+pub const LOCK_SLICE: Duration = Duration::from_secs(5);
+
+/// Begins what stands for a token where only the session is known.
+const SESSION: &str = "session ";
+
+/// A database that gives out named locks which end with their session.
+pub trait Database: Send + Sync + 'static {
+    /// One session.
+    type Session: Session;
+
+    /// How long a holder counts on its session without hearing from it: less than the server takes to give up
+    /// a session that it does not hear.
+    fn silence(&self) -> Duration;
+
+    /// Opens a session, within the budget.
+    ///
+    /// # Errors
+    ///
+    /// As [`LeaseStore`](guard_core::LeaseStore) classifies them; no outcome is unknown here.
+    fn open(&self, budget: Budget) -> Result<Self::Session, StoreError>;
+}
+
+/// One session with a database. Dropping it closes it without waiting. Every call is one statement that ends
+/// within its budget.
+pub trait Session: Send + 'static {
+    /// By what the server knows this session, for as long as it remembers: not only a number that a later one
+    /// may get.
+    fn id(&self) -> &SessionId;
+
+    /// Takes the slot's lock if it is free; answers whether it did.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`]. A session that turns out not to be its user's alone (a pooler shares it) is a permanent
+    /// [`Failure::Answer`], and has locked nothing.
+    fn try_lock(&mut self, slot: &SlotName, budget: Budget) -> Result<bool, Failure>;
+
+    /// Waits for the slot's lock, for [`LOCK_SLICE`] at most; answers whether it took it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_lock`](Self::try_lock).
+    fn lock(&mut self, slot: &SlotName, budget: Budget) -> Result<bool, Failure>;
+
+    /// Frees the slot's lock; answers whether this session held it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    fn unlock(&mut self, slot: &SlotName, budget: Budget) -> Result<bool, Failure>;
+
+    /// Makes sure that the session lives and is still its user's alone.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`]; a session that is another one by now has ended.
+    fn probe(&mut self, budget: Budget) -> Result<(), Failure>;
+
+    /// Who holds the slot's lock.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    fn holder(&mut self, slot: &SlotName, budget: Budget) -> Result<Option<LockHolder>, Failure>;
+
+    /// Ends another session and waits until what it held is free. Answers whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`].
+    fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure>;
+}
+
+/// Names a session to the server that it belongs to; what it says is up to the database.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// Wraps a name.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands for the token of a lease of which only the session is known.
+    pub(crate) fn as_token(&self) -> LeaseToken {
+        LeaseToken::from_store(format!("{SESSION}{}", self.0))
+    }
+
+    /// The session that `token` stands for, if it is no token of an entry.
+    pub(crate) fn of(token: &LeaseToken) -> Option<Self> {
+        let name = token.as_str().strip_prefix(SESSION)?;
+        // A label may begin in the same way, but has the random part of a token of ours behind it.
+        token.owner().is_none().then(|| Self::new(name))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who holds a lock, from the database's own catalogue.
+#[derive(Clone, Debug)]
+pub struct LockHolder {
+    /// The holder's session.
+    pub session: SessionId,
+    /// What the session calls itself.
+    pub owner: Option<String>,
+    /// Since when the session has been there.
+    pub since: Option<SystemTime>,
+    /// What operators call the session.
+    pub description: String,
+}
+
+/// Why a call on a session failed, by what that means for the session.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server answered with an error: nothing has changed, and the session lives.
+    Answer(StoreError),
+    /// The session has ended, or cannot be used any more. What was asked may have been done before.
+    Ended(StoreError),
+    /// No answer came in time. The session may still do what it was asked, and answer later calls.
+    Unanswered(StoreError),
+}
+
+impl Failure {
+    /// What the guard is told.
+    pub(crate) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Answer(error) => error,
+            Self::Ended(error) | Self::Unanswered(error) => error.with_unknown_outcome(),
+        }
+    }
+}

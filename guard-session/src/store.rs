@@ -1,0 +1,325 @@
+//! The store contract on sessions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guard_core::{
+    Acquired, Budget, Capabilities, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl, Released,
+    Renewed, SlotName, StoreError, Waker, Watch,
+};
+use parking_lot::MutexGuard;
+
+use crate::leases::{Bound, Leases};
+use crate::links::Links;
+use crate::session::{Database, Failure, LockHolder, Session as _, SessionId};
+use crate::waits::Waits;
+
+/// The default of `pool_size`: 8.
+pub const DEFAULT_POOL_SIZE: u32 = 8;
+/// The default of `wait_connections`: 4.
+pub const DEFAULT_WAIT_CONNECTIONS: u32 = 4;
+
+/// The longest TTL: only the guard's own clock has to show it.
+const MAX_TTL: Duration = Duration::from_secs(1 << 40);
+
+/// The settings of a [`SessionStore`].
+#[derive(Clone, Copy, Debug)]
+pub struct SessionSettings {
+    /// How many operations may use a session at the same moment, and how many idle sessions are kept.
+    pub pool_size: u32,
+    /// How many slots are waited for in the database at the same time, with a session and a thread each.
+    pub wait_connections: u32,
+    /// The most that one operation may take.
+    pub operation_timeout: Duration,
+}
+
+/// Leases over the locks of a database's sessions. Clones are handles of the same sessions.
+pub struct SessionStore<D: Database>(Arc<Inner<D>>);
+
+struct Inner<D: Database> {
+    links: Arc<Links<D>>,
+    leases: Arc<Leases<D::Session>>,
+    waits: Arc<Waits<D>>,
+    capabilities: Capabilities,
+}
+
+impl<D: Database> SessionStore<D> {
+    /// Makes a store of a database, with its first sessions.
+    #[must_use]
+    pub fn new(database: D, settings: SessionSettings, first: Vec<D::Session>) -> Self {
+        let size = usize::try_from(settings.pool_size).unwrap_or(usize::MAX);
+        let limit = usize::try_from(settings.wait_connections).unwrap_or(usize::MAX);
+        let mut capabilities = Self::capabilities(settings.wait_connections);
+        capabilities.silence = database.silence();
+        let links = Links::new(database, size.max(1), settings.operation_timeout, first);
+        let (links, leases) = (Arc::new(links), Arc::new(Leases::new()));
+        let waits = Waits::new(Arc::clone(&links), Arc::clone(&leases), limit);
+        Self(Arc::new(Inner {
+            links,
+            leases,
+            waits,
+            capabilities,
+        }))
+    }
+
+    /// What such a store can do; how long it may be silent is up to the database.
+    #[must_use]
+    pub const fn capabilities(wait_connections: u32) -> Capabilities {
+        let mut capabilities = Capabilities::new(MAX_TTL);
+        capabilities.expires = false;
+        capabilities.foreign_tokens = false;
+        capabilities.wakeups = wait_connections > 0;
+        capabilities
+    }
+}
+
+/// The session of a lease, in use: it lives as long as can be known.
+type Living<'a, S> = MutexGuard<'a, Option<S>>;
+
+impl<D: Database> Inner<D> {
+    /// Asks the session of a lease whether it lives; `None` if it does not, and is no lease's any more.
+    fn ask<'a>(
+        &self,
+        bound: &'a Bound<D::Session>,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Option<Living<'a, D::Session>>, StoreError> {
+        let Some(mut place) = bound.session.try_lock_until(budget.deadline()) else {
+            return Err(in_use());
+        };
+        let Some(session) = place.as_mut() else {
+            self.leases.remove(token);
+            return Ok(None);
+        };
+        match session.probe(budget) {
+            Ok(()) => Ok(Some(place)),
+            Err(Failure::Ended(error)) => {
+                log::debug!(
+                    target: guard_core::LOG_TARGET,
+                    "sandbox slot {:?}: the session of {token:?} has ended: {error}", bound.slot
+                );
+                // Perhaps only our end of it has.
+                self.links.ghosts.add(bound.id.clone(), Some(token));
+                *place = None;
+                self.leases.remove(token);
+                Ok(None)
+            }
+            Err(failure @ (Failure::Answer(_) | Failure::Unanswered(_))) => {
+                Err(failure.into_store_error())
+            }
+        }
+    }
+
+    /// Ends what is left of `token`, so that it holds nothing and never will.
+    fn settle(&self, token: &LeaseToken, budget: Budget) -> Result<Released, StoreError> {
+        let ghosts = &self.links.ghosts;
+        if !ghosts.has(token) {
+            return Ok(Released::NotHeld);
+        }
+        let work = |session: &mut D::Session| ghosts.settle(session, Some(token), budget);
+        let (ended, link) = self.links.operate(budget, None, work).map_err(|error| {
+            StoreError::transient(
+                "the release is not final: the session of an unanswered call could not be ended yet",
+            )
+            .with_source(error)
+        })?;
+        link.give_back();
+        Ok(released(ended))
+    }
+
+    /// Ends whoever's session `id` is, if it holds the slot.
+    fn force(
+        &self,
+        slot: &SlotName,
+        id: &SessionId,
+        budget: Budget,
+    ) -> Result<Released, StoreError> {
+        let work = |session: &mut D::Session| match session.holder(slot, budget)? {
+            Some(holder) if holder.session == *id => session.end(id, budget),
+            _ => Ok(false),
+        };
+        let (ended, link) = self.links.operate(budget, None, work)?;
+        link.give_back();
+        Ok(released(ended))
+    }
+}
+
+const fn released(ended: bool) -> Released {
+    if ended {
+        Released::Released
+    } else {
+        Released::NotHeld
+    }
+}
+
+fn in_use() -> StoreError {
+    StoreError::transient("another statement on the lease's session takes too long")
+}
+
+impl<D: Database> LeaseStore for SessionStore<D> {
+    fn acquire(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        _: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Acquired, StoreError> {
+        const GRANTED: Acquired = Acquired::Granted { fencing: None };
+        const HELD: Acquired = Acquired::Held { remaining: None };
+        let inner = &*self.0;
+        if let Some(bound) = inner.leases.get(slot, token)
+            && inner.ask(&bound, token, budget)?.is_some()
+        {
+            return Ok(GRANTED);
+        }
+        if let Some(session) = inner.waits.claim(slot) {
+            inner.leases.bind(slot, token, session);
+            return Ok(GRANTED);
+        }
+        if inner.waits.is_blocked(slot) {
+            return Ok(HELD);
+        }
+        let lock = |session: &mut D::Session| {
+            inner.links.ghosts.settle(session, None, budget)?;
+            session.try_lock(slot, budget)
+        };
+        let (granted, link) = inner.links.operate(budget, Some(token), lock)?;
+        if granted {
+            inner.leases.bind(slot, token, link.into_session());
+            return Ok(GRANTED);
+        }
+        link.give_back();
+        inner.waits.ask(slot);
+        Ok(HELD)
+    }
+
+    fn renew(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        _: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Renewed, StoreError> {
+        let Some(bound) = self.0.leases.get(slot, token) else {
+            return Ok(Renewed::NotHeld);
+        };
+        Ok(match self.0.ask(&bound, token, budget)? {
+            Some(_) => Renewed::Renewed,
+            None => Renewed::NotHeld,
+        })
+    }
+
+    fn release(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Released, StoreError> {
+        let inner = &*self.0;
+        if let Some(id) = SessionId::of(token) {
+            return inner.force(slot, &id, budget);
+        }
+        if let Some(bound) = inner.leases.get(slot, token) {
+            let Some(mut place) = bound.session.try_lock_until(budget.deadline()) else {
+                return Err(in_use());
+            };
+            let Some(mut session) = place.take() else {
+                return inner.settle(token, budget);
+            };
+            let unlocked = session.unlock(slot, budget);
+            if unlocked.is_err() {
+                inner.links.ghosts.add(bound.id.clone(), Some(token));
+            }
+            inner.leases.remove(token);
+            match unlocked {
+                Ok(true) => {
+                    inner.links.keep(session);
+                    return Ok(Released::Released);
+                }
+                // Somebody else has used the session.
+                Ok(false) => return Ok(Released::NotHeld),
+                Err(_) => drop(session),
+            }
+        }
+        inner.settle(token, budget)
+    }
+
+    fn hand_over(
+        &self,
+        slot: &SlotName,
+        from: &LeaseToken,
+        to: &LeaseToken,
+        _: LeaseTtl,
+        budget: Budget,
+    ) -> Result<HandedOver, StoreError> {
+        let inner = &*self.0;
+        for token in [from, to] {
+            if let Some(bound) = inner.leases.get(slot, token)
+                && let Some(_living) = inner.ask(&bound, token, budget)?
+            {
+                if token == from {
+                    inner.leases.rebind(&bound, from, to);
+                }
+                return Ok(HandedOver::Granted { fencing: None });
+            }
+        }
+        Ok(HandedOver::NotHeld)
+    }
+
+    fn in_doubt(&self, token: &LeaseToken) -> bool {
+        self.0.links.ghosts.has(token)
+    }
+
+    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
+        let work = |session: &mut D::Session| session.holder(slot, budget);
+        let (holder, link) = self.0.links.operate(budget, None, work)?;
+        link.give_back();
+        Ok(holder.map(|holder| {
+            let LockHolder {
+                session,
+                owner,
+                since,
+                description,
+            } = holder;
+            let token = self.0.leases.token_of(slot, &session);
+            let token = token.unwrap_or_else(|| session.as_token());
+            let mut holder = Holder::new(token, None).with_description(description);
+            if let Some(owner) = owner {
+                holder = holder.with_owner(owner);
+            }
+            if let Some(since) = since {
+                holder = holder.with_since(since);
+            }
+            holder
+        }))
+    }
+
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        let wakeups = self.0.capabilities.wakeups;
+        wakeups.then(|| self.0.waits.watch(slot, waker))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities.clone()
+    }
+}
+
+impl<D: Database> Drop for Inner<D> {
+    fn drop(&mut self) {
+        self.waits
+            .stop(Instant::now() + self.links.operation_timeout);
+    }
+}
+
+impl<D: Database> Clone for SessionStore<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Database> fmt::Debug for SessionStore<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionStore").finish_non_exhaustive()
+    }
+}

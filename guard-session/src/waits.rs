@@ -1,0 +1,371 @@
+//! Waiting in the database: a few threads, each of which blocks in a lock call for one slot.
+//!
+//! A slot that somebody watches goes through these phases: polled (no thread for it), asking (a thread opens
+//! its session), blocked (in the lock call), won (the session holds the lock until the waiter claims it). When
+//! the last watch of a slot ends, so does its waiting: a blocked session is ended from another one, a lock that
+//! was won is freed, before the watch is gone. So no lock is left behind by an entry that has returned.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guard_core::{Budget, LOG_TARGET, Registration, SlotMap, SlotName, Waker, Watch};
+use parking_lot::{Condvar, Mutex};
+
+use crate::leases::Leases;
+use crate::links::Links;
+use crate::session::{Database, Failure, LOCK_SLICE, Session as _, SessionId};
+
+const THREAD_NAME: &str = "guard-wait";
+/// How long a lock that was won is kept for a waiter that was woken and does not come.
+const CLAIM_WITHIN: Duration = Duration::from_secs(1);
+
+/// The slots that are waited for.
+pub(crate) struct Waits<D: Database> {
+    links: Arc<Links<D>>,
+    leases: Arc<Leases<D::Session>>,
+    limit: usize,
+    /// Protects who waits for what, and where that stands. Statements are sent, wakers called and sessions
+    /// closed with the lock free.
+    state: Mutex<State<D::Session>>,
+    /// A lock that was won is claimed or given up, or a thread has ended.
+    changed: Condvar,
+}
+
+struct State<S> {
+    /// Numbers watches and waiting threads.
+    number: u64,
+    slots: SlotMap<Wait<S>>,
+    threads: usize,
+    stopped: bool,
+}
+
+/// A slot that somebody waits for.
+struct Wait<S> {
+    wakers: Vec<(u64, Waker)>,
+    phase: Phase<S>,
+}
+
+/// Where the waiting for a slot stands, and the number of its thread.
+enum Phase<S> {
+    Polled,
+    Asking(u64),
+    Blocked(u64, SessionId),
+    Won(u64, S),
+}
+
+impl<S> Phase<S> {
+    const fn thread(&self) -> Option<u64> {
+        match self {
+            Self::Polled => None,
+            Self::Asking(thread) | Self::Blocked(thread, _) | Self::Won(thread, _) => Some(*thread),
+        }
+    }
+}
+
+impl<S> State<S> {
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// The slot's wait, if it is still that of `thread`.
+    fn of(&mut self, slot: &SlotName, thread: u64) -> Option<&mut Wait<S>> {
+        let wait = self.slots.get_mut(slot)?;
+        (wait.phase.thread() == Some(thread)).then_some(wait)
+    }
+}
+
+impl<D: Database> Waits<D> {
+    pub(crate) fn new(
+        links: Arc<Links<D>>,
+        leases: Arc<Leases<D::Session>>,
+        limit: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            links,
+            leases,
+            limit,
+            state: Mutex::new(State {
+                number: 0,
+                slots: SlotMap::default(),
+                threads: 0,
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Wakes `waker` when the slot has been won, until the answer is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Watch {
+        let number = {
+            let mut state = self.state.lock();
+            let number = state.next_number();
+            let wait = state.slots.entry(slot.clone()).or_insert_with(|| Wait {
+                wakers: Vec::new(),
+                phase: Phase::Polled,
+            });
+            wait.wakers.push((number, waker.clone()));
+            number
+        };
+        self.ask(slot);
+        Watch::new(Interest {
+            waits: Arc::clone(self),
+            slot: slot.clone(),
+            number,
+        })
+    }
+
+    /// Gives a slot that is held to a thread, if somebody waits for it and there is one. A slot that a lease of
+    /// this store holds needs none: its end is known here.
+    pub(crate) fn ask(self: &Arc<Self>, slot: &SlotName) {
+        if self.leases.holds(slot) {
+            return;
+        }
+        let thread = {
+            let mut state = self.state.lock();
+            if state.stopped || state.threads >= self.limit {
+                return;
+            }
+            let thread = state.next_number();
+            match state.slots.get_mut(slot) {
+                Some(wait) if matches!(wait.phase, Phase::Polled) => {
+                    wait.phase = Phase::Asking(thread);
+                }
+                _ => return,
+            }
+            state.threads += 1;
+            thread
+        };
+        let (waits, name) = (Arc::clone(self), slot.clone());
+        let started = thread::Builder::new()
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || {
+                waits.work(&name, thread);
+                waits.leave(&name, thread);
+            });
+        if let Err(error) = started {
+            log::warn!(target: LOG_TARGET, "no thread to wait for sandbox slot {slot:?}: {error}");
+            self.leave(slot, thread);
+        }
+    }
+
+    /// Whether a session of this store is in the slot's queue at the server, so that asking for the slot on
+    /// another one is in vain.
+    pub(crate) fn is_blocked(&self, slot: &SlotName) -> bool {
+        let state = self.state.lock();
+        let wait = state.slots.get(slot);
+        wait.is_some_and(|wait| matches!(wait.phase, Phase::Blocked(..)))
+    }
+
+    /// Takes the session that has won the slot, if there is one.
+    pub(crate) fn claim(&self, slot: &SlotName) -> Option<D::Session> {
+        let mut state = self.state.lock();
+        let wait = state.slots.get_mut(slot)?;
+        if !matches!(wait.phase, Phase::Won(..)) {
+            return None;
+        }
+        let phase = std::mem::replace(&mut wait.phase, Phase::Polled);
+        drop(state);
+        self.changed.notify_all();
+        match phase {
+            Phase::Won(_, session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// The thread's work: until the slot is claimed, nobody waits for it any more, or the session fails.
+    fn work(&self, slot: &SlotName, thread: u64) {
+        let mut session = match self.links.take(Budget::new(self.links.operation_timeout)) {
+            Ok(link) => link.into_session(),
+            Err(error) => {
+                return log::debug!(
+                    target: LOG_TARGET,
+                    "no session to wait for sandbox slot {slot:?}, polling: {error}"
+                );
+            }
+        };
+        if !self.block(slot, thread, session.id()) {
+            return self.links.keep(session);
+        }
+        loop {
+            let time = LOCK_SLICE.saturating_add(self.links.operation_timeout);
+            match session.lock(slot, Budget::new(time)) {
+                Ok(true) => {
+                    session = match self.offer(slot, thread, session) {
+                        None => return,
+                        // Woken and not come: others get their turn, and then this one waits again.
+                        Some(unclaimed) => unclaimed,
+                    };
+                    let budget = Budget::new(self.links.operation_timeout);
+                    if let Err(failure) = session.unlock(slot, budget) {
+                        return self.failed(slot, thread, session, failure);
+                    }
+                }
+                Ok(false) => {}
+                Err(failure) => return self.failed(slot, thread, session, failure),
+            }
+            if !self.block(slot, thread, session.id()) {
+                // Whoever ended the waiting may be ending this session just now: it is not used again.
+                return;
+            }
+        }
+    }
+
+    /// Notes that the session is about to block; answers whether somebody still waits.
+    fn block(&self, slot: &SlotName, thread: u64, session: &SessionId) -> bool {
+        let mut state = self.state.lock();
+        match state.of(slot, thread) {
+            Some(wait) => {
+                wait.phase = Phase::Blocked(thread, session.clone());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Keeps a session that got the lock for whoever waits, and wakes them. Answers the session if nobody came.
+    fn offer(&self, slot: &SlotName, thread: u64, session: D::Session) -> Option<D::Session> {
+        let mut state = self.state.lock();
+        let Some(wait) = state.of(slot, thread) else {
+            drop(state);
+            // The waiting has ended, and with it, at the server, this session.
+            drop(session);
+            return None;
+        };
+        wait.phase = Phase::Won(thread, session);
+        let wakers = wait.wakers.clone();
+        drop(state);
+        for (_, waker) in wakers {
+            waker.wake();
+        }
+        let deadline = Instant::now() + CLAIM_WITHIN;
+        let mut state = self.state.lock();
+        loop {
+            let wait = state.of(slot, thread)?;
+            if Instant::now() < deadline {
+                self.changed.wait_until(&mut state, deadline);
+                continue;
+            }
+            return match std::mem::replace(&mut wait.phase, Phase::Asking(thread)) {
+                Phase::Won(_, session) => Some(session),
+                _ => None,
+            };
+        }
+    }
+
+    fn failed(&self, slot: &SlotName, thread: u64, session: D::Session, failure: Failure) {
+        let wanted = self.state.lock().of(slot, thread).is_some();
+        if wanted {
+            if !matches!(failure, Failure::Answer(_)) {
+                self.links.ghosts.add(session.id().clone(), None);
+            }
+            let error = failure.into_store_error();
+            log::debug!(
+                target: LOG_TARGET,
+                "waiting for sandbox slot {slot:?} failed, polling: {error}"
+            );
+        }
+        drop(session);
+    }
+
+    /// The thread ends: if the slot is still its own, it is polled from now on.
+    fn leave(&self, slot: &SlotName, thread: u64) {
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        let wakers = match state.of(slot, thread) {
+            Some(wait) => {
+                wait.phase = Phase::Polled;
+                wait.wakers.clone()
+            }
+            None => Vec::new(),
+        };
+        drop(state);
+        self.changed.notify_all();
+        for (_, waker) in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Ends a waiting that nobody wants any more.
+    fn end(&self, slot: &SlotName, phase: Phase<D::Session>) {
+        self.changed.notify_all();
+        let budget = Budget::new(self.links.operation_timeout);
+        match phase {
+            // A thread that is asking finds out before it blocks.
+            Phase::Polled | Phase::Asking(_) => {}
+            Phase::Won(_, mut session) => match session.unlock(slot, budget) {
+                Ok(_) => self.links.keep(session),
+                Err(_) => self.end_session(session.id().clone(), budget),
+            },
+            Phase::Blocked(_, session) => self.end_session(session, budget),
+        }
+    }
+
+    /// Ends a session from another one; one that cannot be ended now is when another operation can.
+    fn end_session(&self, session: SessionId, budget: Budget) {
+        let ghosts = &self.links.ghosts;
+        ghosts.add(session, None);
+        let settle = |session: &mut D::Session| ghosts.settle(session, None, budget);
+        match self.links.operate(budget, None, settle) {
+            Ok((_, link)) => link.give_back(),
+            Err(error) => log::debug!(
+                target: LOG_TARGET,
+                "a session that waited could not be ended yet: {error}"
+            ),
+        }
+    }
+
+    /// Ends all waiting, and waits for the threads until `deadline`.
+    pub(crate) fn stop(&self, deadline: Instant) {
+        let waits = {
+            let mut state = self.state.lock();
+            state.stopped = true;
+            std::mem::take(&mut state.slots)
+        };
+        for (slot, wait) in waits {
+            self.end(&slot, wait.phase);
+        }
+        let mut state = self.state.lock();
+        while state.threads > 0 {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+    }
+}
+
+/// One watch of a slot.
+struct Interest<D: Database> {
+    waits: Arc<Waits<D>>,
+    slot: SlotName,
+    number: u64,
+}
+
+impl<D: Database> Registration for Interest<D> {
+    fn is_healthy(&self) -> bool {
+        let state = self.waits.state.lock();
+        let wait = state.slots.get(&self.slot);
+        let waits = wait.is_some_and(|wait| wait.phase.thread().is_some());
+        drop(state);
+        waits || self.waits.leases.holds(&self.slot)
+    }
+}
+
+impl<D: Database> Drop for Interest<D> {
+    fn drop(&mut self) {
+        let mut state = self.waits.state.lock();
+        let Some(wait) = state.slots.get_mut(&self.slot) else {
+            return;
+        };
+        wait.wakers.retain(|(number, _)| *number != self.number);
+        if !wait.wakers.is_empty() {
+            return;
+        }
+        let wait = state.slots.remove(&self.slot);
+        drop(state);
+        if let Some(wait) = wait {
+            self.waits.end(&self.slot, wait.phase);
+        }
+    }
+}
