@@ -8,6 +8,7 @@
 )]
 
 mod arguments;
+mod chart;
 mod measure;
 mod plots;
 mod progress;

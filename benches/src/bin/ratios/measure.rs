@@ -9,7 +9,7 @@ use guard_benches::guards::{self, section};
 use guard_benches::handover::{Handover, idle_ping};
 use guard_benches::peers;
 use guard_benches::renewal;
-use guard_benches::samples::{Turn, each, nanos, take_turns};
+use guard_benches::samples::{Samples, Turn, each, nanos, take_turns};
 use guard_conformance::redis_server::RedisServer;
 
 use crate::progress::Stage;
@@ -41,7 +41,7 @@ pub(crate) fn all() -> Vec<Row> {
 }
 
 fn redis(server: &RedisServer, rows: &mut Vec<Row>, peer_rows: &mut Vec<Row>) {
-    const ROUNDS: usize = 150;
+    const ROUNDS: usize = 250;
     const TIMES: u32 = 10;
     let guard = guards::redis(server).build().unwrap();
     let fenced = guards::redis(server).fencing(true).key_prefix("fenced");
@@ -96,9 +96,17 @@ fn eight_threads<'a, W: FnMut()>(make: impl Fn(usize) -> W + Sync + 'a) -> Turn<
 }
 
 fn handover(server: &RedisServer, rows: &mut Vec<Row>, peer_rows: &mut Vec<Row>) {
-    const ROUNDS: usize = 80;
+    let [ping, processes, threads, published] = handovers(server);
+    rows.push(Row::of("redis/handover-processes", &processes, &ping));
+    rows.push(Row::of("redis/handover-threads", &threads, &ping));
+    peer_rows.push(Row::of("peers/handover-published", &published, &ping));
+}
+
+/// A PING, and hand-overs between processes, between threads, and by publishing.
+pub(crate) fn handovers(server: &RedisServer) -> [Samples; 4] {
+    const ROUNDS: usize = 100;
     let mut stage = Stage::begin("hand-over");
-    let [ping, processes, threads, published] = take_turns(
+    take_turns(
         ROUNDS,
         [
             idle_ping(server),
@@ -107,10 +115,7 @@ fn handover(server: &RedisServer, rows: &mut Vec<Row>, peer_rows: &mut Vec<Row>)
             Handover::by_publishing(server).turn(),
         ],
         |round| stage.at(round, ROUNDS),
-    );
-    rows.push(Row::of("redis/handover-processes", &processes, &ping));
-    rows.push(Row::of("redis/handover-threads", &threads, &ping));
-    peer_rows.push(Row::of("peers/handover-published", &published, &ping));
+    )
 }
 
 fn crowded(server: &RedisServer, rows: &mut Vec<Row>) {

@@ -126,13 +126,15 @@ impl Unit {
         match self {
             Self::Time => time(figure),
             Self::TimeASecond => format!("{}/s", time(figure)),
+            Self::Commands if figure == 1.0 => "1 command".to_owned(),
             Self::Commands => format!("{figure:.0} commands"),
-            Self::CommandsASecond => format!("{figure:.1} commands/s"),
+            Self::CommandsASecond => format!("{figure:.1}/s"),
         }
     }
 }
 
-fn time(nanos: f64) -> String {
+/// A time, in the unit that suits it.
+pub(crate) fn time(nanos: f64) -> String {
     match nanos {
         ..1e3 => format!("{nanos:.0} ns"),
         1e3..1e6 => format!("{:.1} µs", nanos / 1e3),
