@@ -141,7 +141,7 @@ pub struct RedisGuardBuilder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakeups {
     /// The server tells when a key changes, whoever changes it (`CLIENT TRACKING`): the waiter enters within
-    /// about two round trips of the release, and waiting costs next to nothing. Takes two connections and a
+    /// two or three round trips of the release, and waiting costs next to nothing. Takes two connections and a
     /// thread, from the first wait on. Falls back to polling where the server refuses it.
     #[default]
     Tracking,

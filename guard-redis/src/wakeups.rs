@@ -5,6 +5,9 @@
 //! which a thread reads. So a look on the tracked connection both registers the interest and closes the gap
 //! between looking and sleeping, in one round trip. A registration fires once.
 //!
+//! When a message comes, the thread that reads it sends the look at once, and then wakes the waiter, which
+//! reads the answer: so the server works while the waiter's thread wakes up.
+//!
 //! Messages are hints. Whatever goes wrong here, waiters still look every few seconds.
 
 use std::io;
