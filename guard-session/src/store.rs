@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl, Released,
@@ -308,7 +308,7 @@ impl<D: Database> LeaseStore for SessionStore<D> {
 impl<D: Database> Drop for Inner<D> {
     fn drop(&mut self) {
         self.waits
-            .stop(Instant::now() + self.links.operation_timeout);
+            .stop(Budget::new(self.links.operation_timeout).deadline());
     }
 }
 
