@@ -47,12 +47,10 @@ impl Sentinels {
         let mut failure = StoreError::transient("there are no sentinels");
         let first = self.first.load(Ordering::Relaxed);
         let mut tried: Vec<Arc<ConnectionInfo>> = Vec::new();
-        for (turn, left) in (1..=self.sentinels.len()).rev().enumerate() {
-            let index = (first + turn) % self.sentinels.len();
-            let Some(sentinel) = self.sentinels.get(index) else {
-                continue;
-            };
-            let share = share(budget, left);
+        let count = self.sentinels.len();
+        let in_turn = self.sentinels.iter().enumerate().cycle().skip(first);
+        for (turn, (index, sentinel)) in in_turn.take(count).enumerate() {
+            let share = share(budget, count - turn);
             let result = self.ask(sentinel, share).and_then(|master| {
                 if tried.iter().any(|server| server.addr() == master.addr()) {
                     return Ok(None);

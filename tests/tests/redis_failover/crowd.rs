@@ -79,6 +79,16 @@ impl Crowd {
         this
     }
 
+    /// Waits until some slot was entered after `since`; answers how long after it.
+    pub(crate) fn wait_for_an_entry(&self, since: Instant) -> Duration {
+        eventually("a slot is entered", || {
+            self.assert_no_failures();
+            let entered = |slot: &Mutex<Slot>| slot.lock().last_entry.is_some_and(|it| it > since);
+            self.seen.slots.iter().any(entered)
+        });
+        since.elapsed()
+    }
+
     /// Waits until each slot was entered after `since`; answers how long after it the last one was.
     pub(crate) fn wait_for_entries(&self, since: Instant) -> Duration {
         eventually("each slot is entered", || {

@@ -29,6 +29,8 @@ const SLACK: Duration = Duration::from_secs(2);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(1);
 /// No test lasts that long: a slot that comes free does so because somebody freed it.
 const TTL: Duration = Duration::from_secs(600);
+/// The TTL where a failover may lose a release.
+const LOST_RELEASE: Duration = Duration::from_secs(10);
 const TOLERANCE: Duration = Duration::from_secs(60);
 const DEFAULT_ROUNDS: usize = 2;
 
