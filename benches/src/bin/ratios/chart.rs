@@ -107,6 +107,8 @@ impl Chart {
         let mut chart = ChartBuilder::on(&area)
             .caption(self.title, (FONT, 20))
             .margin(12)
+            // The last mark's name is as wide.
+            .margin_right(36)
             .x_label_area_size(48)
             .y_label_area_size(64)
             .build_cartesian_2d(

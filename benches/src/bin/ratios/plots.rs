@@ -56,7 +56,7 @@ fn handover(server: &RedisServer) -> Chart {
         title: "From the holder's close to the next holder's entry",
         x: Axis::powers_of_ten("time", 1e4, 1e9, time),
         y: Axis::from_zero("percent of hand-overs that took no longer", 100.0),
-        legend: SeriesLabelPosition::MiddleMiddle,
+        legend: SeriesLabelPosition::Coordinate(285, 110),
         lines: vec![
             line("PING", &ping),
             line("guard, one process", &threads),
