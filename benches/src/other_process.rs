@@ -47,7 +47,8 @@ impl OtherProcess {
     /// Starts the process.
     #[must_use]
     pub fn start(server: &RedisServer) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
+        // Also right when the file has been built anew meanwhile.
+        let mut child = Command::new("/proc/self/exe")
             .env(ADDRESS, server.url())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

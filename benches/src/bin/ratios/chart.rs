@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
+pub(crate) use plotters::prelude::SeriesLabelPosition;
 use plotters::prelude::*;
 
 pub(crate) type Failure = Box<dyn Error>;
@@ -22,6 +23,8 @@ pub(crate) struct Chart {
     pub(crate) title: &'static str,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
+    /// Where the lines leave room for their names.
+    pub(crate) legend: SeriesLabelPosition,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -104,6 +107,8 @@ impl Chart {
         let mut chart = ChartBuilder::on(&area)
             .caption(self.title, (FONT, 20))
             .margin(12)
+            // The last mark's name is as wide.
+            .margin_right(36)
             .x_label_area_size(48)
             .y_label_area_size(64)
             .build_cartesian_2d(
@@ -129,7 +134,7 @@ impl Chart {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(self.legend.clone())
             .background_style(WHITE.mix(0.9))
             .label_font((FONT, 14))
             .draw()?;

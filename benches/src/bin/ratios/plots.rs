@@ -12,7 +12,7 @@ use guard_benches::samples::{Samples, Turn, each, nanos, take_turns};
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
 
-use crate::chart::{Axis, Chart, Failure, Line};
+use crate::chart::{Axis, Chart, Failure, Line, SeriesLabelPosition};
 use crate::measure;
 use crate::progress::Stage;
 use crate::table::time;
@@ -21,7 +21,7 @@ const THREADS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const WAITERS: [usize; 6] = [1, 4, 16, 64, 256, 512];
 const WAIT: Duration = Duration::from_secs(4);
 /// Sections of all threads together.
-const SECTIONS: usize = 2_048;
+const SECTIONS: usize = 1_024;
 
 /// Measures what the pictures show, and draws them into the folder.
 pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
@@ -56,6 +56,7 @@ fn handover(server: &RedisServer) -> Chart {
         title: "From the holder's close to the next holder's entry",
         x: Axis::powers_of_ten("time", 1e4, 1e9, time),
         y: Axis::from_zero("percent of hand-overs that took no longer", 100.0),
+        legend: SeriesLabelPosition::Coordinate(285, 110),
         lines: vec![
             line("PING", &ping),
             line("guard, one process", &threads),
@@ -70,7 +71,7 @@ type Named = (&'static str, RedisSandboxExecutionGuard);
 
 /// Wall time of a section as threads on one slot grow.
 fn sections(server: &RedisServer, guards: &[Named; 2]) -> Chart {
-    const ROUNDS: usize = 3;
+    const ROUNDS: usize = 7;
     let mut stage = Stage::begin("sections of 1 to 512 threads");
     let mut lines = guards
         .each_ref()
@@ -98,6 +99,7 @@ fn sections(server: &RedisServer, guards: &[Named; 2]) -> Chart {
         title: "Wall time of a section, threads of one process on one slot",
         x: Axis::powers_of_two("threads", &THREADS),
         y: Axis::above("µs a section", &lines),
+        legend: SeriesLabelPosition::UpperLeft,
         lines,
     }
 }
@@ -122,6 +124,7 @@ fn commands(server: &RedisServer, guards: &[Named; 2]) -> Chart {
         title: "Commands a section, threads of one process on one slot",
         x: Axis::powers_of_two("threads", &THREADS),
         y: Axis::above("commands a section", &lines),
+        legend: SeriesLabelPosition::UpperLeft,
         lines,
     }
 }
@@ -141,6 +144,7 @@ fn waiters() -> Chart {
         title: "Commands a second, threads of one process that wait in vain",
         x: Axis::powers_of_two("waiters", &THREADS),
         y: Axis::above("commands a second", &lines),
+        legend: SeriesLabelPosition::UpperLeft,
         lines,
     }
 }
