@@ -252,7 +252,7 @@ impl Cluster {
 
     fn ask(&self, server: &Address, budget: Budget) -> Result<Vec<map::Range>, StoreError> {
         let mut live = dial(&self.info(server), budget)?;
-        let mut session = Session::new(&mut live.connection, budget);
+        let mut session = Session::of(&mut live, budget);
         let answer: Value = shake_hands(ASKING, || session.call(cmd("CLUSTER").arg("SLOTS")))?;
         map::read(&answer, server)
             .ok_or_else(|| StoreError::permanent(format!("{ASKING}: the answer is none")))

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::Connection;
@@ -13,6 +13,8 @@ use crate::unanswered::Identity;
 pub(crate) struct Live {
     pub(crate) connection: Connection,
     pub(crate) known: Known,
+    /// The timeout that its socket has now, once one was set.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// What is known of a connection.

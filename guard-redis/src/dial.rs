@@ -43,6 +43,7 @@ pub(crate) fn dial(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live,
     Ok(Live {
         connection,
         known: Known { since, identity },
+        timeout: None,
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use guard_core::{Budget, ConfigError, StoreError};
 use parking_lot::Mutex;
 use r2d2::{NopErrorHandler, Pool, PooledConnection};
-use redis::{Client, Connection};
+use redis::Client;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use crate::connector::{Connector, Known, Live, Place};
@@ -111,10 +111,9 @@ impl Links {
         let server = link
             .identity()
             .map(|identity| Arc::clone(identity.server()));
-        let Some(connection) = link.connection() else {
+        let Some(mut session) = link.session(operation.budget) else {
             return Err(Failure::NotSent(StoreError::transient("no connection")));
         };
-        let mut session = Session::new(connection, operation.budget);
         session.server = server;
         session.repeated = operation.unanswered;
         session.asking = operation.asking;
@@ -240,10 +239,10 @@ impl Link {
         }
     }
 
-    fn connection(&mut self) -> Option<&mut Connection> {
+    fn session(&mut self, budget: Budget) -> Option<Session<'_>> {
         match self {
-            Self::Own(place) => place.as_mut().map(|live| &mut live.connection),
-            Self::Given(pooled) => Some(pooled),
+            Self::Own(place) => Some(Session::of(place.as_mut()?, budget)),
+            Self::Given(pooled) => Some(Session::new(pooled, budget)),
         }
     }
 

@@ -109,7 +109,7 @@ fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
         .arg("REDIRECT")
         .arg(listener.id())
         .arg("NOLOOP");
-    Session::new(&mut live.connection, budget).call::<()>(&track)?;
+    Session::of(&mut live, budget).call::<()>(&track)?;
     Ok(live)
 }
 

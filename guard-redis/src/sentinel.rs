@@ -77,7 +77,7 @@ impl Sentinels {
         budget: Budget,
     ) -> Result<Arc<ConnectionInfo>, StoreError> {
         let mut live = dial(sentinel, budget)?;
-        let mut session = Session::new(&mut live.connection, budget);
+        let mut session = Session::of(&mut live, budget);
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master_name);
         let answer: Option<(String, u16)> = shake_hands(ASKING, || session.call(&ask))?;
@@ -98,7 +98,7 @@ impl Sentinels {
 /// Opens a connection to a server, and makes sure that it is a master.
 fn dial_master(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live, StoreError> {
     let mut live = dial(server, budget)?;
-    let mut session = Session::new(&mut live.connection, budget);
+    let mut session = Session::of(&mut live, budget);
     if shake_hands("asking for its role", || is_master(&mut session))? {
         Ok(live)
     } else {

@@ -9,6 +9,7 @@ use redis::{
     Cmd, Connection, ConnectionInfo, ConnectionLike, FromRedisValue, RedisError, Value, cmd,
 };
 
+use crate::connector::Live;
 use crate::error::{classify, is_answer, is_demoted, is_not_allowed, out_of_time};
 
 /// The least time for reading an answer that is due.
@@ -114,6 +115,8 @@ pub(crate) struct Session<'a> {
     pub(crate) may_be_demoted: bool,
     /// Whether the next command was sent already.
     sent: bool,
+    /// The timeout that the connection's socket has now, where that is remembered.
+    timeout: Option<&'a mut Option<Duration>>,
 }
 
 impl<'a> Session<'a> {
@@ -126,12 +129,20 @@ impl<'a> Session<'a> {
             asking: false,
             may_be_demoted: false,
             sent: false,
+            timeout: None,
         }
     }
 
+    /// A session on a connection of ours.
+    pub(crate) const fn of(live: &'a mut Live, budget: Budget) -> Self {
+        let mut session = Self::new(&mut live.connection, budget);
+        session.timeout = Some(&mut live.timeout);
+        session
+    }
+
     /// A session whose first command was [sent](Self::send) in another one.
-    pub(crate) const fn resumed(connection: &'a mut Connection, budget: Budget) -> Self {
-        let mut session = Self::new(connection, budget);
+    pub(crate) const fn resumed(live: &'a mut Live, budget: Budget) -> Self {
+        let mut session = Self::of(live, budget);
         session.sent = true;
         session
     }
@@ -177,27 +188,36 @@ impl<'a> Session<'a> {
     fn receive(&mut self) -> Result<Value, Failure> {
         // It is most likely there already, so even a budget that is spent allows a short look.
         let remaining = self.budget.remaining().max(SHORTEST_READ);
-        self.limit(Some(remaining))
+        self.limit(remaining)
             .map_err(|_| Failure::Connection(io::Error::from(io::ErrorKind::TimedOut).into()))?;
         self.connection.recv_response().map_err(failure)
     }
 
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&mut self) -> Result<(), Failure> {
         let remaining = self.budget.remaining();
         if remaining.is_zero() {
             return Err(Failure::NotSent(out_of_time("sending")));
         }
-        self.limit(Some(remaining))
+        self.limit(remaining)
     }
 
-    /// Bounds the next reads and writes on the socket.
-    pub(crate) fn limit(&self, timeout: Option<Duration>) -> Result<(), Failure> {
+    /// Bounds the next reads and writes on the socket. Most operations have the same budget, and so find the
+    /// timeout set already.
+    fn limit(&mut self, remaining: Duration) -> Result<(), Failure> {
+        let timeout = rounded_down(remaining);
+        if self.timeout.as_deref() == Some(&Some(timeout)) {
+            return Ok(());
+        }
         let set = || {
-            self.connection.set_read_timeout(timeout)?;
-            self.connection.set_write_timeout(timeout)
+            self.connection.set_read_timeout(Some(timeout))?;
+            self.connection.set_write_timeout(Some(timeout))
         };
         // The socket is unusable, but nothing of this command was sent.
-        set().map_err(|error| Failure::NotSent(classify("preparing the connection", error)))
+        set().map_err(|error| Failure::NotSent(classify("preparing the connection", error)))?;
+        if let Some(known) = &mut self.timeout {
+            **known = Some(timeout);
+        }
+        Ok(())
     }
 }
 
@@ -210,10 +230,46 @@ pub(crate) fn is_master(session: &mut Session<'_>) -> Result<bool, Failure> {
     }
 }
 
+/// A time that is not a sixteenth shorter.
+fn rounded_down(time: Duration) -> Duration {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let beyond = (u64::BITS - nanos.leading_zeros()).saturating_sub(5);
+    Duration::from_nanos(nanos >> beyond << beyond)
+}
+
 pub(crate) fn failure(error: RedisError) -> Failure {
     if is_answer(&error) {
         Failure::Answer(error)
     } else {
         Failure::Connection(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_rounded_down_by_less_than_a_sixteenth() {
+        for nanos in [
+            1,
+            15,
+            16,
+            33,
+            999_999,
+            1_999_990_000,
+            2_000_000_000,
+            u64::MAX,
+        ] {
+            let (time, rounded) = (
+                Duration::from_nanos(nanos),
+                rounded_down(Duration::from_nanos(nanos)),
+            );
+            assert!(rounded <= time && time - rounded < time / 16 + Duration::from_nanos(1));
+            assert!(!rounded.is_zero(), "zero is for ever");
+        }
+        let seconds = |seconds| rounded_down(Duration::from_secs_f64(seconds));
+        assert_eq!(seconds(1.9999), seconds(1.98));
+        assert!(rounded_down(Duration::MAX) < Duration::MAX);
     }
 }

@@ -183,7 +183,7 @@ impl Means {
 /// Opens a connection and makes sure that a Redis server answers on it.
 fn greet(route: &Route, budget: Budget) -> Result<Live, StoreError> {
     let mut live = route.dial(budget)?;
-    let mut session = Session::new(&mut live.connection, budget);
+    let mut session = Session::of(&mut live, budget);
     session
         .call::<()>(&redis::cmd("PING"))
         .map_err(|failure| failure.into_store_error("greeting"))?;

@@ -30,7 +30,7 @@ struct State {
 enum Place {
     #[default]
     Down,
-    Idle(Live),
+    Idle(Box<Live>),
     Busy,
 }
 
@@ -39,7 +39,7 @@ impl Tracked {
     pub(crate) fn install(&self, live: Live) {
         let mut state = self.state.lock();
         state.generation += 1;
-        state.place = Place::Idle(live);
+        state.place = Place::Idle(Box::new(live));
         self.changed.notify_all();
     }
 
@@ -70,19 +70,19 @@ impl Tracked {
 
     fn use_now<T>(
         &self,
-        mut live: Live,
+        mut live: Box<Live>,
         generation: u64,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, (Failure, Option<Identity>)> {
-        let result = work(&mut Session::new(&mut live.connection, budget));
+        let result = work(&mut Session::of(&mut live, budget));
         self.used(live, generation, result)
     }
 
     /// Puts the connection back, or gives it up, after it was used.
     fn used<T>(
         &self,
-        live: Live,
+        live: Box<Live>,
         generation: u64,
         result: Result<T, Failure>,
     ) -> Result<T, (Failure, Option<Identity>)> {
@@ -94,7 +94,7 @@ impl Tracked {
         result
     }
 
-    fn put_back(&self, generation: u64, live: Option<Live>) {
+    fn put_back(&self, generation: u64, live: Option<Box<Live>>) {
         let mut state = self.state.lock();
         if state.generation == generation {
             state.place = live.map_or(Place::Down, Place::Idle);
@@ -124,7 +124,7 @@ impl Tracked {
         command: &Cmd,
     ) -> Option<Result<Sent, (Failure, Option<Identity>)>> {
         let (mut live, generation) = self.check_out_if_idle()?;
-        let sent = Session::new(&mut live.connection, budget).send(command);
+        let sent = Session::of(&mut live, budget).send(command);
         Some(match sent {
             Ok(()) => Ok(Sent {
                 tracked: Arc::clone(self),
@@ -136,7 +136,7 @@ impl Tracked {
         })
     }
 
-    fn check_out_if_idle(&self) -> Option<(Live, u64)> {
+    fn check_out_if_idle(&self) -> Option<(Box<Live>, u64)> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.place, Place::Busy) {
             Place::Idle(live) => Some((live, state.generation)),
@@ -147,7 +147,7 @@ impl Tracked {
         }
     }
 
-    fn check_out(&self, budget: Budget) -> Option<Result<(Live, u64), StoreError>> {
+    fn check_out(&self, budget: Budget) -> Option<Result<(Box<Live>, u64), StoreError>> {
         let mut state = self.state.lock();
         loop {
             match std::mem::replace(&mut state.place, Place::Busy) {
@@ -173,7 +173,7 @@ impl Tracked {
 /// A command that was sent on the tracked connection, which stays in use until the answer is received.
 pub(crate) struct Sent {
     tracked: Arc<Tracked>,
-    live: Option<Live>,
+    live: Option<Box<Live>>,
     generation: u64,
     budget: Budget,
 }
@@ -187,7 +187,7 @@ impl Sent {
         let Some(mut live) = self.live.take() else {
             return Err((Failure::NotSent(out_of_time("resuming")), None));
         };
-        let result = work(&mut Session::resumed(&mut live.connection, self.budget));
+        let result = work(&mut Session::resumed(&mut live, self.budget));
         self.tracked.used(live, self.generation, result)
     }
 }

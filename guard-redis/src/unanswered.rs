@@ -178,7 +178,7 @@ fn end_elsewhere(identity: &Identity, budget: Budget) -> bool {
     let part = Budget::new(budget.remaining() / PARTS);
     match dial(&identity.server, part) {
         Ok(mut live) => {
-            let mut session = Session::new(&mut live.connection, part);
+            let mut session = Session::of(&mut live, part);
             kill(identity, &mut session).unwrap_or(false)
         }
         // Nobody listens: the server is gone, and its connections with it.
