@@ -210,7 +210,8 @@ impl RedisServer {
         }
     }
 
-    fn redis_cli(&self, arguments: &[&str]) -> Result<String, String> {
+    /// The same; what goes wrong is answered too, for servers that come and go.
+    pub(crate) fn redis_cli(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.port.to_string()]).args(arguments);
         if let Some(password) = &self.setup.password {

@@ -51,9 +51,10 @@ fn start(arguments: &[&str]) -> RedisServer {
     })
 }
 
-/// The value of one line of the server's `INFO`.
+/// The value of one line of the server's `INFO`; empty while the server comes, goes or turns into a replica and
+/// so cuts connections.
 fn info(server: &RedisServer, section: &str, name: &str) -> String {
-    let text = server.cli(&["INFO", section]);
+    let text = server.redis_cli(&["INFO", section]).unwrap_or_default();
     let line = |line: &str| {
         Some(
             line.trim()
