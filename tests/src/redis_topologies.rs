@@ -231,12 +231,12 @@ fn in_step(replica: &RedisServer) -> bool {
 /// Waits until a replica has all that its master had when this began. Being connected is not enough: what was
 /// written while it was loading comes later.
 fn wait_for_copy(master: &RedisServer, replica: &RedisServer) {
-    let offset = |server, name| {
-        info(server, "replication", name)
-            .parse::<u64>()
-            .unwrap_or(0)
-    };
-    let wanted = offset(master, "master_repl_offset");
+    let offset = |server, name| info(server, "replication", name).parse::<u64>().ok();
+    let mut wanted = None;
+    eventually("the master tells how much it has", || {
+        wanted = offset(master, "master_repl_offset");
+        wanted.is_some()
+    });
     eventually("the replica has what its master has", || {
         offset(replica, "slave_repl_offset") >= wanted
     });
