@@ -17,8 +17,6 @@ pub(crate) struct Slots {
     pub(crate) clock: Arc<dyn Clock>,
     /// Spread over several locks, so that distinct slots seldom share one.
     pub(crate) shards: [Mutex<Shard>; SHARDS],
-    /// The last fencing token: one counter for all slots, so that a free slot leaves nothing behind.
-    pub(crate) fencing: AtomicU64,
     pub(crate) watches: AtomicU64,
     /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
     pub(crate) faulty: AtomicBool,
@@ -30,6 +28,8 @@ pub(crate) struct Slots {
 /// with the lock free.
 #[derive(Default)]
 pub(crate) struct Shard {
+    /// The last fencing token: one counter for all slots of the shard, so that a free slot leaves nothing behind.
+    fencing: u64,
     pub(crate) records: SlotMap<Record>,
     pub(crate) watchers: SlotMap<Vec<(u64, Waker)>>,
 }
@@ -85,6 +85,11 @@ impl Lease {
 }
 
 impl Shard {
+    pub(crate) const fn next_fencing(&mut self) -> FencingToken {
+        self.fencing += 1;
+        FencingToken::new(self.fencing)
+    }
+
     /// The live lease of a slot.
     pub(crate) fn lease(
         &mut self,
@@ -108,7 +113,6 @@ impl Slots {
         Self {
             clock,
             shards: std::array::from_fn(|_| Mutex::default()),
-            fencing: AtomicU64::new(0),
             watches: AtomicU64::new(0),
             faulty: AtomicBool::new(false),
             faults: Mutex::default(),
@@ -117,10 +121,6 @@ impl Slots {
 
     pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
         &self.shards[slot.shard(SHARDS)]
-    }
-
-    pub(crate) fn next_fencing(&self) -> FencingToken {
-        FencingToken::new(self.fencing.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The time of an operation. What happens while it waits for a lock is later: a lease that ends meanwhile
@@ -141,8 +141,12 @@ impl Slots {
         result
     }
 
-    pub(crate) fn plant(&self, slot: &SlotName, record: Record) {
-        self.change(slot, |shard| shard.records.insert(slot.clone(), record));
+    /// Puts a record into a slot, whatever it carries.
+    pub(crate) fn plant(&self, slot: &SlotName, record: impl FnOnce(&mut Shard) -> Record) {
+        self.change(slot, |shard| {
+            let record = record(shard);
+            shard.records.insert(slot.clone(), record);
+        });
     }
 
     pub(crate) fn wake_all(&self) {

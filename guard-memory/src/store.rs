@@ -105,17 +105,19 @@ impl MemoryStore {
 
     /// Lets a foreign program take `slot`, whoever holds it, with any token, with or without a TTL.
     pub fn plant_token(&self, slot: &SlotName, token: &str, ttl: Option<Duration>) {
-        let lease = Lease {
-            token: LeaseToken::from_store(token),
-            fencing: self.0.next_fencing(),
-            expires: ttl.and_then(|ttl| self.0.clock.now().checked_add(ttl)),
-        };
-        self.0.plant(slot, Record::Lease(lease));
+        let expires = ttl.and_then(|ttl| self.0.clock.now().checked_add(ttl));
+        self.0.plant(slot, |shard| {
+            Record::Lease(Lease {
+                token: LeaseToken::from_store(token),
+                fencing: shard.next_fencing(),
+                expires,
+            })
+        });
     }
 
     /// Puts something into `slot` that is no token, as a foreign program might.
     pub fn plant_foreign_data(&self, slot: &SlotName) {
-        self.0.plant(slot, Record::Foreign);
+        self.0.plant(slot, |_| Record::Foreign);
     }
 
     /// Lets the next operation on the store meet `fault`; several calls queue up.
@@ -158,17 +160,17 @@ impl LeaseStore for MemoryStore {
         inner.operate(|| {
             let now = inner.time(budget);
             let expires = now.checked_add(ttl.get());
+            let mut shard = inner.shard(slot).lock();
+            let fencing = shard.next_fencing();
             let new = || Lease {
                 token: token.clone(),
-                fencing: inner.next_fencing(),
+                fencing,
                 expires,
             };
-            let mut shard = inner.shard(slot).lock();
             let lease = match shard.records.entry(slot.clone()) {
                 Entry::Vacant(vacant) => {
-                    let lease = new();
-                    let fencing = Some(lease.fencing);
-                    vacant.insert(Record::Lease(lease));
+                    vacant.insert(Record::Lease(new()));
+                    let fencing = Some(fencing);
                     return Ok(Acquired::Granted { fencing });
                 }
                 Entry::Occupied(occupied) => match occupied.into_mut() {
@@ -250,12 +252,13 @@ impl LeaseStore for MemoryStore {
             let mut shard = inner.shard(slot).lock();
             let now = inner.time(budget);
             let expires = now.checked_add(ttl.get());
+            let next = shard.next_fencing();
             let Ok(Some(lease)) = shard.lease(slot, now) else {
                 return Ok(HandedOver::NotHeld);
             };
             if lease.token == *from {
                 lease.token = to.clone();
-                lease.fencing = inner.next_fencing();
+                lease.fencing = next;
             } else if lease.token != *to {
                 return Ok(HandedOver::NotHeld);
             }
