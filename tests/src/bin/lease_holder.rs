@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
+use guard_mysql::MySqlSandboxExecutionGuard;
 use guard_postgres::PostgresSandboxExecutionGuard;
 use guard_redis::RedisSandboxExecutionGuard;
 
@@ -49,6 +50,10 @@ fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard>
         }
         Some(("postgres", _)) => {
             let guard = PostgresSandboxExecutionGuard::builder(address).settings(config);
+            Arc::new(guard.build().unwrap())
+        }
+        Some(("mysql", _)) => {
+            let guard = MySqlSandboxExecutionGuard::builder(address).settings(config);
             Arc::new(guard.build().unwrap())
         }
         _ => panic!("no store has such an address"),
