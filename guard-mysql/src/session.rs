@@ -213,26 +213,29 @@ impl Session for MySqlSession {
 
     fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure> {
         const ENDING_IT: &str = "ending a session";
-        let parts = other.as_str().split_once(' ');
-        let Some((number, account)) = parts.and_then(|(number, account)| {
-            let number: u64 = number.parse().ok()?;
-            Some((number, literal(account)))
-        }) else {
+        let (number, account) = match other.as_str().split_once(' ') {
+            Some((number, account)) => (number, Some(literal(account))),
+            None => (other.as_str(), None),
+        };
+        let Ok(number) = number.parse::<u64>() else {
             return Ok(false);
         };
-        // Its locks are free before it leaves the list.
-        let look = format!(
-            "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-             WHERE ID = {number} AND CONCAT(USER, '@', HOST) = {account}"
-        );
+        let look = account.map(|account| {
+            format!(
+                "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+                 WHERE ID = {number} AND CONCAT(USER, '@', HOST) = {account}"
+            )
+        });
         let mut found = false;
         loop {
-            let there = self.value(ENDING_IT, look.clone(), budget)?;
-            if there.as_deref() == Some("0") {
+            // Its locks are free before it leaves the list. One that is hidden from us is only its number.
+            if let Some(look) = &look
+                && self.value(ENDING_IT, look.clone(), budget)?.as_deref() == Some("0")
+            {
                 return Ok(found);
             }
             match self.ask(ENDING_IT, format!("KILL {number}"), budget) {
-                Err(Failure::Answer(error)) if is(&error, NO_SUCH_THREAD) => {}
+                Err(Failure::Answer(error)) if is(&error, NO_SUCH_THREAD) => return Ok(found),
                 answer => drop(answer?),
             }
             found = true;
@@ -311,13 +314,12 @@ fn settings() -> String {
 }
 
 /// By what the server knows a session: its number, which begins anew when the server does, and where it comes from,
-/// port included.
+/// port included, which a server hides from accounts without `PROCESS` if the session is another account's.
 fn session_id(number: u64, user: Option<&str>, host: Option<&str>) -> SessionId {
-    SessionId::new(format!(
-        "{number} {}@{}",
-        user.unwrap_or_default(),
-        host.unwrap_or_default()
-    ))
+    match (user, host) {
+        (Some(user), Some(host)) => SessionId::new(format!("{number} {user}@{host}")),
+        _ => SessionId::new(number.to_string()),
+    }
 }
 
 /// A text as it is written in any mode of the server.

@@ -195,7 +195,6 @@ impl MariaDbServer {
     /// # Panics
     ///
     /// When it fails.
-    #[must_use]
     pub fn sql(&self, sql: &str) -> String {
         match self.try_sql(sql) {
             Ok(output) => output.trim_end().to_owned(),

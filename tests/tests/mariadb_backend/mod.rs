@@ -113,12 +113,12 @@ impl Foreign for MariaDb {
 }
 
 /// Asks for the number of the session that holds the lock of a slot.
-fn holder(slot: &SlotName) -> String {
+pub fn holder(slot: &SlotName) -> String {
     format!("SELECT IS_USED_LOCK({})", literal(&lock_name(slot)))
 }
 
 /// A text without anything that needs an escape.
-fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("_utf8mb4 X'{digits}'")
 }
