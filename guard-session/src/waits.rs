@@ -199,6 +199,8 @@ impl<D: Database> Waits<D> {
                     };
                     let budget = Budget::new(self.links.operation_timeout);
                     if let Err(failure) = session.unlock(slot, budget) {
+                        // Whoever ends the waiting just now ends no session that is not blocked.
+                        self.links.ghosts.add(session.id().clone(), None);
                         return self.failed(slot, thread, session, failure);
                     }
                 }
