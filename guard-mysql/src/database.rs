@@ -1,14 +1,11 @@
 //! Opening sessions.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{Budget, StoreError};
 use guard_session::{Database, Reactor, wait};
 use mysql_async::{Conn, Opts, OptsBuilder};
-use parking_lot::Mutex;
 
 use crate::error::{classify, no_answer, out_of_time};
 use crate::session::MySqlSession;
@@ -26,15 +23,10 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// The longest answer; ours are short.
 const MAX_PACKET: usize = 1 << 20;
 
-/// The numbers of the open sessions.
-pub(crate) type Connections = Arc<Mutex<HashSet<u64>>>;
-
 /// A MySQL or MariaDB server.
 pub struct MySql {
     options: Opts,
     reactor: Reactor,
-    /// Protects the numbers of the open sessions: two connections with the same one share a session.
-    connections: Connections,
 }
 
 impl MySql {
@@ -48,7 +40,6 @@ impl MySql {
         Ok(Self {
             options: options.into(),
             reactor: Reactor::start(THREAD_NAME)?,
-            connections: Connections::default(),
         })
     }
 }
@@ -79,6 +70,6 @@ impl Database for MySql {
             }
         };
         let runtime = self.reactor.handle().clone();
-        MySqlSession::begin(connection, runtime, &self.connections, budget)
+        MySqlSession::begin(connection, runtime, budget)
     }
 }

@@ -12,7 +12,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row, Value};
 use tokio::runtime::Handle;
 
-use crate::database::{Connections, IDLE_TIMEOUT};
+use crate::database::IDLE_TIMEOUT;
 use crate::error::{NO_SUCH_THREAD, failure, is, no_answer, out_of_time, over, shared};
 use crate::name::lock_name;
 
@@ -22,17 +22,19 @@ const SHARED: &str = "-1";
 /// The attribute of a connection that operators read as its name.
 pub(crate) const OWNER_ATTRIBUTE: &str = "program_name";
 
+/// A variable of the session. One that has it already when it begins is not its user's alone.
+const MARK: &str = "@sandbox_guard";
+
 /// How long to wait for a session that was told to end, before looking again.
 const ENDING: Duration = Duration::from_millis(1);
 
 /// One session with the server: a connection and the server's thread for it.
 pub struct MySqlSession {
     state: State,
-    /// The server's number of the connection.
-    number: u64,
+    /// What the session's [`MARK`] is, if it is still the same session.
+    mark: u64,
     id: SessionId,
     runtime: Handle,
-    connections: Connections,
 }
 
 /// The first row of an answer.
@@ -52,14 +54,16 @@ impl MySqlSession {
     pub(crate) fn begin(
         connection: Conn,
         runtime: Handle,
-        connections: &Connections,
         budget: Budget,
     ) -> Result<Self, StoreError> {
         const BEGINNING: &str = "beginning a session";
-        const WHO: &str = "SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), @@global.read_only \
-                           FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()";
+        let who = format!(
+            "SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), {MARK} IS NOT NULL, @@global.read_only \
+             FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()"
+        );
+        let mark = rand::random();
         let mut state = State::Idle(connection);
-        let mut ask = |statement: String| {
+        let mut ask = |statement| {
             state
                 .ask(BEGINNING, statement, budget)
                 .map_err(|failure| match failure {
@@ -68,31 +72,27 @@ impl MySqlSession {
                     }
                 })
         };
-        ask(settings())?;
-        let row = ask(WHO.to_owned())?.unwrap_or_default();
-        let field = |index: usize| row.get(index).cloned().flatten();
-        let number = field(0).and_then(|text| text.parse::<u64>().ok());
-        let (Some(number), Some(user), Some(host)) = (number, field(1), field(2)) else {
+        let row = ask(who)?.unwrap_or_default();
+        let field = |index: usize| row.get(index).and_then(Option::as_deref);
+        let (Some(number), Some(user), Some(host)) = (field(0), field(1), field(2)) else {
             return Err(StoreError::permanent("the server does not say who we are"));
         };
-        if field(3).is_some_and(|released| released != "0") {
+        if (field(3), field(4)) != (Some("0"), Some("0")) {
             return Err(shared());
         }
-        if field(4).is_some_and(|value| value != "0" && value != "OFF") {
+        if !matches!(field(5), Some("0" | "OFF")) {
             // Its locks are its own, and nobody else's.
             return Err(StoreError::transient(
                 "the server is read-only, as replicas are, whose locks exclude nobody",
             ));
         }
-        if !connections.lock().insert(number) {
-            return Err(shared());
-        }
+        let id = session_id(number, Some(user), Some(host));
+        ask(settings(mark))?;
         Ok(Self {
             state,
-            number,
-            id: session_id(number, Some(&user), Some(&host)),
+            mark,
+            id,
             runtime,
-            connections: Connections::clone(connections),
         })
     }
 
@@ -125,9 +125,9 @@ impl MySqlSession {
         time: Duration,
         budget: Budget,
     ) -> Result<bool, Failure> {
-        let (number, name, time) = (self.number, literal(&lock_name(slot)), time.as_secs());
+        let (mark, name, time) = (self.mark, literal(&lock_name(slot)), time.as_secs());
         let statement = format!(
-            "SELECT CASE WHEN CONNECTION_ID() <> {number} OR IS_USED_LOCK({name}) <=> {number} \
+            "SELECT CASE WHEN NOT ({MARK} <=> {mark}) OR IS_USED_LOCK({name}) <=> CONNECTION_ID() \
              THEN {SHARED} ELSE GET_LOCK({name}, {time}) END"
         );
         match self.value(operation, statement, budget)?.as_deref() {
@@ -157,9 +157,9 @@ impl Session for MySqlSession {
     }
 
     fn unlock(&mut self, slot: &SlotName, budget: Budget) -> Result<bool, Failure> {
-        let (number, name) = (self.number, literal(&lock_name(slot)));
+        let (mark, name) = (self.mark, literal(&lock_name(slot)));
         let statement = format!(
-            "SELECT CASE WHEN CONNECTION_ID() = {number} THEN RELEASE_LOCK({name}) ELSE {SHARED} END"
+            "SELECT CASE WHEN {MARK} <=> {mark} THEN RELEASE_LOCK({name}) ELSE {SHARED} END"
         );
         let released = self.value("unlocking", statement, budget)?;
         if released.as_deref() == Some(SHARED) {
@@ -169,8 +169,8 @@ impl Session for MySqlSession {
     }
 
     fn probe(&mut self, budget: Budget) -> Result<(), Failure> {
-        let number = self.value("probing", "SELECT CONNECTION_ID()".to_owned(), budget)?;
-        if number.is_some_and(|number| number.parse() == Ok(self.number)) {
+        let statement = format!("SELECT {MARK} <=> {}", self.mark);
+        if self.value("probing", statement, budget)?.as_deref() == Some("1") {
             Ok(())
         } else {
             Err(Failure::Ended(shared()))
@@ -186,7 +186,7 @@ impl Session for MySqlSession {
         );
         let row = self.ask(ASKING, statement, budget)?.unwrap_or_default();
         let field = |index: usize| row.get(index).and_then(Option::as_deref);
-        let Some(number) = field(0).and_then(|text| text.parse().ok()) else {
+        let Some(number) = field(0) else {
             return Ok(None);
         };
         let statement = format!(
@@ -246,10 +246,9 @@ impl Session for MySqlSession {
 
 impl Drop for MySqlSession {
     fn drop(&mut self) {
-        self.connections.lock().remove(&self.number);
-        // The client says goodbye in the background, on the store's own thread.
-        let _entered = self.runtime.enter();
-        drop(mem::replace(&mut self.state, State::Over));
+        // The client says goodbye in the background, and never on a runtime of the caller's.
+        let state = mem::replace(&mut self.state, State::Over);
+        self.runtime.spawn(async move { drop(state) });
     }
 }
 
@@ -303,11 +302,11 @@ impl State {
     }
 }
 
-/// What every session sets at the server, where the server knows the setting: how long it may be idle, and that no
-/// statement is ended because it waits.
-fn settings() -> String {
+/// What every session sets at the server, where the server knows the setting: its mark, how long it may be idle, and
+/// that no statement is ended because it waits.
+fn settings(mark: u64) -> String {
     format!(
-        "SET SESSION wait_timeout = {}, autocommit = 1 \
+        "SET SESSION wait_timeout = {}, autocommit = 1, {MARK} = {mark} \
          /*M!100101 , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */",
         IDLE_TIMEOUT.as_secs()
     )
@@ -315,10 +314,10 @@ fn settings() -> String {
 
 /// By what the server knows a session: its number, which begins anew when the server does, and where it comes from,
 /// port included, which a server hides from accounts without `PROCESS` if the session is another account's.
-fn session_id(number: u64, user: Option<&str>, host: Option<&str>) -> SessionId {
+fn session_id(number: &str, user: Option<&str>, host: Option<&str>) -> SessionId {
     match (user, host) {
         (Some(user), Some(host)) => SessionId::new(format!("{number} {user}@{host}")),
-        _ => SessionId::new(number.to_string()),
+        _ => SessionId::new(number),
     }
 }
 

@@ -56,7 +56,7 @@ impl Reactor {
         })
     }
 
-    /// Enters the thread's runtime, for what has to be done in one.
+    /// The thread's runtime, for what outlives a call.
     #[must_use]
     pub const fn handle(&self) -> &Handle {
         &self.handle

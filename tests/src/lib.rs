@@ -22,7 +22,7 @@
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
-//! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`] | a real server of one's own, and faults for it |
+//! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs`, `tests/mariadb.rs` | the suite on each store |
@@ -45,6 +45,7 @@ mod fixture;
 pub mod history;
 pub mod mariadb_server;
 pub mod measure;
+pub mod multiplexer;
 pub mod pgbouncer;
 pub mod postgres_server;
 pub mod proxy;

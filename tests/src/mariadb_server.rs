@@ -66,7 +66,12 @@ impl MariaDbServer {
             .args(SETTINGS)
             .args(as_user())
             .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
-            .arg(format!("--datadir={}", directory.path().display()))
+            .arg(format!(
+                "--datadir={}",
+                directory.path().join("data").display()
+            ))
+            // Servers that share a folder for this remove each other's files.
+            .env("TMPDIR", directory.path())
             .output()
             .expect("mariadb-install-db starts");
         assert!(
@@ -93,14 +98,15 @@ impl MariaDbServer {
     }
 
     fn launch(&mut self) -> bool {
-        let data = self.directory.path().display();
+        let own = self.directory.path().display();
         let mut command = Command::new("sh");
         command.args(["-c", WATCHER, "mariadb-watcher"]);
         command.arg(tool("mariadbd")).args(SETTINGS).args(as_user());
-        command.arg(format!("--datadir={data}"));
-        command.arg(format!("--log-error={data}/log"));
-        command.arg(format!("--pid-file={data}/pid"));
-        command.arg(format!("--socket={data}/socket"));
+        command.arg(format!("--datadir={own}/data"));
+        command.arg(format!("--log-error={own}/log"));
+        command.arg(format!("--pid-file={own}/pid"));
+        command.arg(format!("--socket={own}/socket"));
+        command.arg(format!("--tmpdir={own}"));
         command.arg(format!("--port={}", self.port));
         command.args(["--bind-address=127.0.0.1", "--max-connections=200"]);
         // Where sessions tell their names.
@@ -121,7 +127,7 @@ impl MariaDbServer {
         self.running = Some(Running { watcher, server });
 
         // A server answers on this port; that it is ours tells where its data is.
-        let ours = self.directory.path().display().to_string();
+        let ours = format!("{own}/data");
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && is_alive(server) {
             if self

@@ -8,6 +8,7 @@
 mod mariadb_backend;
 
 mod losses;
+mod proxies;
 mod refusals;
 mod sharing;
 mod stalls;
