@@ -31,8 +31,9 @@ const ENDING: Duration = Duration::from_millis(1);
 /// One session with the server: a connection and the server's thread for it.
 pub struct MySqlSession {
     state: State,
-    /// What the session's [`MARK`] is, if it is still the same session.
-    mark: u64,
+    /// The condition that this is still the same session: its number begins anew with the server, its mark may be
+    /// copied by a proxy.
+    same: String,
     id: SessionId,
     runtime: Handle,
 }
@@ -61,7 +62,7 @@ impl MySqlSession {
             "SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), {MARK} IS NOT NULL, @@global.read_only \
              FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()"
         );
-        let mark = rand::random();
+        let mark: u64 = rand::random();
         let mut state = State::Idle(connection);
         let mut ask = |statement| {
             state
@@ -86,12 +87,11 @@ impl MySqlSession {
                 "the server is read-only, as replicas are, whose locks exclude nobody",
             ));
         }
-        let id = session_id(number, Some(user), Some(host));
         ask(settings(mark))?;
         Ok(Self {
             state,
-            mark,
-            id,
+            same: format!("({MARK} <=> {mark} AND CONNECTION_ID() = {number})"),
+            id: session_id(number, Some(user), Some(host)),
             runtime,
         })
     }
@@ -125,9 +125,9 @@ impl MySqlSession {
         time: Duration,
         budget: Budget,
     ) -> Result<bool, Failure> {
-        let (mark, name, time) = (self.mark, literal(&lock_name(slot)), time.as_secs());
+        let (same, name, time) = (&self.same, literal(&lock_name(slot)), time.as_secs());
         let statement = format!(
-            "SELECT CASE WHEN NOT ({MARK} <=> {mark}) OR IS_USED_LOCK({name}) <=> CONNECTION_ID() \
+            "SELECT CASE WHEN NOT {same} OR IS_USED_LOCK({name}) <=> CONNECTION_ID() \
              THEN {SHARED} ELSE GET_LOCK({name}, {time}) END"
         );
         match self.value(operation, statement, budget)?.as_deref() {
@@ -157,10 +157,9 @@ impl Session for MySqlSession {
     }
 
     fn unlock(&mut self, slot: &SlotName, budget: Budget) -> Result<bool, Failure> {
-        let (mark, name) = (self.mark, literal(&lock_name(slot)));
-        let statement = format!(
-            "SELECT CASE WHEN {MARK} <=> {mark} THEN RELEASE_LOCK({name}) ELSE {SHARED} END"
-        );
+        let (same, name) = (&self.same, literal(&lock_name(slot)));
+        let statement =
+            format!("SELECT CASE WHEN {same} THEN RELEASE_LOCK({name}) ELSE {SHARED} END");
         let released = self.value("unlocking", statement, budget)?;
         if released.as_deref() == Some(SHARED) {
             return Err(Failure::Ended(shared()));
@@ -169,7 +168,7 @@ impl Session for MySqlSession {
     }
 
     fn probe(&mut self, budget: Budget) -> Result<(), Failure> {
-        let statement = format!("SELECT {MARK} <=> {}", self.mark);
+        let statement = format!("SELECT {}", self.same);
         if self.value("probing", statement, budget)?.as_deref() == Some("1") {
             Ok(())
         } else {

@@ -180,14 +180,6 @@ impl Session {
     pub fn lock(&mut self, name: &str) -> bool {
         self.ask(&format!("SELECT GET_LOCK({}, 0)", literal(name))) == "1"
     }
-
-    /// Frees a lock that it holds.
-    pub fn unlock(&mut self, name: &str) {
-        assert_eq!(
-            self.ask(&format!("SELECT RELEASE_LOCK({})", literal(name))),
-            "1"
-        );
-    }
 }
 
 impl Drop for Session {
