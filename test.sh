@@ -13,6 +13,9 @@ fi
 if [ ! -x /usr/sbin/pgbouncer ]; then
   missing+=(pgbouncer)
 fi
+if ! command -v mariadb >/dev/null || ! command -v mariadb-install-db >/dev/null || [ ! -x /usr/sbin/mariadbd ]; then
+  missing+=(mariadb-server)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
     echo "the tests need ${missing[*]}: install them and run this again" >&2

@@ -13,9 +13,8 @@ use guard_session::{
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::database::Postgres;
+use crate::database::{Postgres, THREAD_NAME};
 use crate::number::lock_number;
-use crate::reactor::THREAD_NAME;
 
 /// The longest name of an application that the server keeps.
 const MAX_NAME_BYTES: usize = 63;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{Budget, StoreError};
-use guard_session::{Database, SessionId};
+use guard_session::{Database, Reactor, SessionId, wait};
 use parking_lot::Mutex;
 use tokio_postgres::{Config, NoTls};
 
 use crate::error::{classify, no_answer, out_of_time};
-use crate::reactor::{Reactor, wait};
 use crate::session::PostgresSession;
+
+/// The thread that moves bytes.
+pub(crate) const THREAD_NAME: &str = "guard-postgres";
 
 /// Both ends notice within half a minute that the other is gone: after this time without a word they ask, …
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
@@ -47,7 +49,7 @@ impl Postgres {
             .tcp_user_timeout(USER_TIMEOUT);
         Ok(Self {
             config,
-            reactor: Reactor::start()?,
+            reactor: Reactor::start(THREAD_NAME)?,
             backends: Backends::default(),
         })
     }

@@ -4,7 +4,6 @@ mod builder;
 mod database;
 mod error;
 mod number;
-mod reactor;
 mod session;
 
 pub use builder::{PostgresGuardBuilder, PostgresSandboxExecutionGuard, PostgresStore};

@@ -4,14 +4,13 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use guard_core::{Budget, SlotName, StoreError};
-use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId};
+use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId, wait};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::database::{Backends, settings};
 use crate::error::{failure, no_answer, out_of_time, shared};
 use crate::number::lock_number;
-use crate::reactor::wait;
 
 /// When a backend was started, in microseconds: with its process id it names the session for good.
 const STARTED: &str = "(extract(epoch FROM backend_start) * 1000000)::bigint";

@@ -25,13 +25,16 @@
 //! | `links` | sessions for operations |
 //! | `ghosts` | sessions that have to be ended |
 //! | `waits` | the threads that wait in the database |
+//! | `reactor` | for asynchronous clients: who moves their bytes, and how callers wait for them |
 
 mod ghosts;
 mod leases;
 mod links;
+mod reactor;
 mod session;
 mod store;
 mod waits;
 
+pub use reactor::{Reactor, wait};
 pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
 pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};

@@ -22,15 +22,15 @@
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
 //! | [`random`] | choices that a seed repeats |
-//! | [`redis_server`], [`postgres_server`], [`pgbouncer`] | a real `redis-server` of one's own, and faults for it |
+//! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | [`replicas`] | a master with replicas |
 //! | [`acl`] | the rule for users that the Redis store's page gives |
 //! | [`certificates`] | certificates that are made for one test |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
-//! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs` | the suite on each store |
-//! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs` | what only one store can be asked |
+//! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs`, `tests/mariadb.rs` | the suite on each store |
+//! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs`, `tests/mariadb_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
 //! nothing is ever flushed. They wait for events; a bound on time stands only where time is the promise.
@@ -49,7 +49,9 @@ pub mod certificates;
 pub mod chaos;
 mod fixture;
 pub mod history;
+pub mod mariadb_server;
 pub mod measure;
+pub mod multiplexer;
 pub mod pgbouncer;
 pub mod postgres_server;
 pub mod proxy;

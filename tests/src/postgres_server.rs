@@ -301,7 +301,7 @@ fn children(process: Pid) -> Vec<Pid> {
 }
 
 /// Whether a process is there and has not ended; the watcher has not taken note of its end yet.
-fn is_alive(process: Pid) -> bool {
+pub(crate) fn is_alive(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -8,6 +8,7 @@ use guard_core::{
     SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait,
 };
 use guard_memory::{ManualClock, MemorySandboxExecutionGuard, MemoryStore};
+use guard_mysql::{MySqlSandboxExecutionGuard, MySqlStore};
 use guard_postgres::{PostgresSandboxExecutionGuard, PostgresStore};
 use guard_redis::{RedisSandboxExecutionGuard, RedisStore};
 
@@ -23,6 +24,8 @@ fn leases_and_guards_go_to_any_thread() {
     owned::<RedisSandboxExecutionGuard>();
     owned::<PostgresSandboxExecutionGuard>();
     owned::<PostgresStore>();
+    owned::<MySqlSandboxExecutionGuard>();
+    owned::<MySqlStore>();
     owned::<MemoryStore>();
     owned::<RedisStore>();
     owned::<ManualClock>();

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use guard_conformance::redis_topologies::builder;
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
+use guard_mysql::MySqlSandboxExecutionGuard;
 use guard_postgres::PostgresSandboxExecutionGuard;
 
 fn main() {
@@ -54,6 +55,10 @@ fn connect(address: &str, config: GuardConfig) -> Arc<dyn SandboxExecutionGuard>
                 .tls_ca_certificate(pem("ca.pem"))
                 .tls_client_certificate(pem("client.pem"), pem("client.key"));
         }
+        return Arc::new(guard.build().unwrap());
+    }
+    if address.starts_with("mysql://") {
+        let guard = MySqlSandboxExecutionGuard::builder(address).settings(config);
         return Arc::new(guard.build().unwrap());
     }
     if address.starts_with("postgres://") {

@@ -3,6 +3,7 @@
 //! Callers never enter the runtime: they poll their own future and park, so that a wait ends at its deadline
 //! whatever the connection does, and a caller that has a runtime of its own is not in the way.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -15,21 +16,25 @@ use std::time::Instant;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-pub(crate) const THREAD_NAME: &str = "guard-postgres";
-
-/// The thread; it ends, and with it all connections, when this is dropped.
-pub(crate) struct Reactor {
+/// The thread that moves bytes for all connections of a store. It ends, and with it all connections, when this
+/// is dropped.
+pub struct Reactor {
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reactor {
-    pub(crate) fn start() -> io::Result<Self> {
+    /// Starts the thread, under this name.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the operating system says to the thread or to what it needs.
+    pub fn start(name: &str) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new()
-            .name(THREAD_NAME.to_owned())
+            .name(name.to_owned())
             .spawn(move || {
                 let runtime = match Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => runtime,
@@ -51,8 +56,14 @@ impl Reactor {
         })
     }
 
+    /// The thread's runtime, for what outlives a call.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Runs `task` on the thread.
-    pub(crate) fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
+    pub fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -86,8 +97,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for `future` until `deadline`.
-pub(crate) fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
+/// Waits for `future`, whose input and output a [`Reactor`] moves, until `deadline`.
+pub fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -100,5 +111,11 @@ pub(crate) fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output>
             return None;
         }
         thread::park_timeout(remaining);
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,178 @@
+//! The guard that users name, and its builder.
+
+use std::fmt;
+use std::sync::Arc;
+
+use guard_core::{
+    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
+    guard_settings,
+};
+use guard_session::{
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Database as _, SessionSettings, SessionStore,
+};
+use mysql_async::{Opts, OptsBuilder};
+
+use crate::database::{MySql, THREAD_NAME};
+use crate::name::lock_name;
+use crate::session::OWNER_ATTRIBUTE;
+
+/// Leases as named locks in MySQL or MariaDB.
+pub type MySqlStore = SessionStore<MySql>;
+
+/// A guard whose slots are named locks (`GET_LOCK`) of sessions with a MySQL or MariaDB server.
+///
+/// Clones share everything.
+#[derive(Clone, Debug)]
+pub struct MySqlSandboxExecutionGuard {
+    guard: LeaseGuard<MySqlStore>,
+}
+
+forward_guard!(impl for MySqlSandboxExecutionGuard, guard);
+
+impl MySqlSandboxExecutionGuard {
+    /// Starts building a guard for the server at `address`: a URL such as `mysql://user@host/database`.
+    pub fn builder(address: &str) -> MySqlGuardBuilder {
+        MySqlGuardBuilder::new(Opts::from_url(address).ok())
+    }
+
+    /// Starts building a guard for the server that `options` connect to.
+    pub fn with_options(options: impl Into<Opts>) -> MySqlGuardBuilder {
+        MySqlGuardBuilder::new(Some(options.into()))
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &MySqlStore {
+        self.guard.store()
+    }
+
+    /// The name of `key`'s slot.
+    #[must_use]
+    pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
+        self.guard.slot(key)
+    }
+
+    /// The name of `key`'s lock.
+    #[must_use]
+    pub fn lock_name(&self, key: &SandboxIsolationKey) -> String {
+        lock_name(&self.slot(key))
+    }
+}
+
+/// Builds a [`MySqlSandboxExecutionGuard`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct MySqlGuardBuilder {
+    config: GuardConfig,
+    /// None if the address could not be read.
+    options: Option<Opts>,
+    pool_size: u32,
+    wait_connections: u32,
+}
+
+impl MySqlGuardBuilder {
+    fn new(options: Option<Opts>) -> Self {
+        Self {
+            config: GuardConfig::default(),
+            options,
+            pool_size: DEFAULT_POOL_SIZE,
+            wait_connections: DEFAULT_WAIT_CONNECTIONS,
+        }
+    }
+
+    guard_settings!();
+
+    /// The most connections that operations use at the same moment, and the most idle ones that are kept. Each
+    /// lease has a connection of its own beside these. Default 8, at least 1.
+    pub const fn pool_size(mut self, size: u32) -> Self {
+        self.pool_size = size;
+        self
+    }
+
+    /// How many slots are waited for at the server at the same time, each with a connection and a thread: the
+    /// waiter then enters within a round trip or two of the release. Other slots are looked at every
+    /// `retry_interval`. However many threads wait for one slot, it needs one. Default 4; zero always polls.
+    pub const fn wait_connections(mut self, connections: u32) -> Self {
+        self.wait_connections = connections;
+        self
+    }
+
+    /// Connects and makes the guard, within the operation timeout.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConfigError::InvalidSetting`] names the setting and the limit; an address that cannot be read is
+    ///   the setting `address`;
+    /// - [`ConfigError::Connect`] when the server cannot be reached, is none, does not let us in, is
+    ///   read-only, or is behind a proxy that shares its sessions;
+    /// - [`ConfigError::Thread`] when a thread of the guard cannot be started.
+    pub fn build(self) -> Result<MySqlSandboxExecutionGuard, ConfigError> {
+        self.config
+            .check(&MySqlStore::capabilities(self.wait_connections))?;
+        if self.pool_size == 0 {
+            return Err(ConfigError::setting(
+                "pool_size",
+                "0 is too small, the minimum is 1",
+            ));
+        }
+        let mut options = self.options.ok_or_else(|| {
+            ConfigError::setting(
+                "address",
+                "it is not of the form mysql://[user[:password]@]host[:port][/database]",
+            )
+        })?;
+        if options.ssl_opts().is_some() {
+            return Err(ConfigError::setting(
+                "address",
+                "it asks for TLS, which is to come",
+            ));
+        }
+        if let Some(owner) = &self.config.owner {
+            let named = OptsBuilder::from_opts(options);
+            options = named.connect_attribute(OWNER_ATTRIBUTE, owner).into();
+        }
+        let address = shown(&options);
+        let mysql = MySql::new(options).map_err(|source| ConfigError::Thread {
+            name: THREAD_NAME.to_owned(),
+            source: Arc::new(source),
+        })?;
+        let operation_timeout = self.config.operation_timeout;
+        let budget = Budget::new(operation_timeout);
+        // Two, of which a proxy that shares its sessions would give both the same one.
+        let first = [(); 2].map(|()| mysql.open(budget));
+        let first = first.into_iter().collect::<Result<Vec<_>, _>>();
+        let first = first.map_err(|error| ConfigError::connect(address, error))?;
+        let settings = SessionSettings {
+            pool_size: self.pool_size,
+            wait_connections: self.wait_connections,
+            operation_timeout,
+        };
+        let store = SessionStore::new(mysql, settings, first);
+        Ok(MySqlSandboxExecutionGuard {
+            guard: LeaseGuard::new(store, &self.config)?,
+        })
+    }
+}
+
+/// An address without credentials.
+fn shown(options: &Opts) -> String {
+    let place = match options.socket() {
+        Some(path) => path.to_owned(),
+        None => format!("{}:{}", options.ip_or_hostname(), options.tcp_port()),
+    };
+    format!("mysql://{place}")
+}
+
+impl fmt::Debug for MySqlGuardBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self
+            .options
+            .as_ref()
+            .map_or_else(|| "(none)".to_owned(), shown);
+        f.debug_struct("MySqlGuardBuilder")
+            .field("address", &address)
+            .field("config", &self.config)
+            .field("pool_size", &self.pool_size)
+            .field("wait_connections", &self.wait_connections)
+            .finish()
+    }
+}

@@ -1,0 +1,13 @@
+//! The suite on a real MariaDB server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod mariadb_backend;
+
+use std::process::ExitCode;
+
+use mariadb_backend::MariaDb;
+
+fn main() -> ExitCode {
+    guard_conformance::run(MariaDb::start("MariaDB", |builder| builder))
+}
