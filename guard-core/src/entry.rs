@@ -60,8 +60,8 @@ fn enter_from<S: LeaseStore>(
         // Most slots are free: this attempt needs nobody who could wait. An interrupt that comes meanwhile
         // stays pending, and is taken if the entry has to wait.
         let answer = ask(engine, slot, &token, started);
-        if let Ok(Acquired::Granted { fencing }) = answer.1 {
-            let grant = make_grant(engine, token.clone(), fencing, answer.0, false);
+        if let Ok(Acquired::Granted { fencing }) = answer.result {
+            let grant = make_grant(engine, token.clone(), fencing, answer.sent, false);
             if grant.at < grant.deadline {
                 engine.answered(node);
                 return Ok(take(engine, slot, node, ahead, grant));
@@ -99,8 +99,13 @@ fn enter_from<S: LeaseStore>(
     entry.finish(verdict, place)
 }
 
-/// When an attempt was sent, by the guard's clock, and what it came to.
-type Answer = (Instant, Result<Acquired, StoreError>);
+/// What an attempt came to.
+struct Answer {
+    /// When it was made: the real time, and that of the guard's clock.
+    asked: Instant,
+    sent: Instant,
+    result: Result<Acquired, StoreError>,
+}
 
 /// Asks the store for the slot at `now`.
 fn ask<S: LeaseStore>(
@@ -112,7 +117,11 @@ fn ask<S: LeaseStore>(
     let budget = Budget::starting(now, engine.settings.operation_timeout);
     let sent = engine.clock.given(now);
     let ttl = engine.settings.ttl;
-    (sent, engine.store.acquire(slot, token, ttl, budget))
+    Answer {
+        asked: now,
+        sent,
+        result: engine.store.acquire(slot, token, ttl, budget),
+    }
 }
 
 fn make_grant<S: LeaseStore>(
@@ -247,10 +256,20 @@ impl<S: LeaseStore> Entry<'_, S> {
                 match self.waiter.pause_for_look(until, invited) {
                     Paused::Over => attempts.woken = false,
                     Paused::Woken => attempts.woken = true,
-                    Paused::Looked(Begun { sent, look }) => {
+                    Paused::Looked(Begun { asked, sent, look }) => {
                         attempts.woken = true;
-                        attempts.answer = look.end().map(|answer| (sent, answer));
-                        continue;
+                        attempts.answer = look.end().map(|result| Answer {
+                            asked,
+                            sent,
+                            result,
+                        });
+                        if attempts.answer.is_some() {
+                            continue;
+                        }
+                        // It may have taken long: whether there is time for another one is asked first.
+                        if self.is_late() {
+                            return self.waiter.conclude(Verdict::TimedOut);
+                        }
                     }
                 }
             } else {
@@ -272,15 +291,19 @@ impl<S: LeaseStore> Entry<'_, S> {
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
         let now = Instant::now();
-        let (sent, answer) = attempts
+        let Answer {
+            asked,
+            sent,
+            result,
+        } = attempts
             .answer
             .take()
             .unwrap_or_else(|| ask(engine, self.slot, &token, now));
-        match answer {
+        match result {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
                 let grant = make_grant(engine, token, fencing, sent, attempts.contested);
-                let budget = Budget::starting(now, engine.settings.operation_timeout);
+                let budget = Budget::starting(asked, engine.settings.operation_timeout);
                 self.granted(attempts, grant, budget)
             }
             Ok(Acquired::Held { remaining }) => {

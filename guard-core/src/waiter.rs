@@ -63,7 +63,8 @@ pub(crate) enum Received {
 /// A look that another thread began on behalf of an entry that pauses, and that the entry ends.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// When, by the guard's clock.
+    /// When: the real time, and that of the guard's clock.
+    pub(crate) asked: Instant,
     pub(crate) sent: Instant,
     pub(crate) look: Look,
 }

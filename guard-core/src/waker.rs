@@ -80,7 +80,12 @@ impl Waker {
         };
         let sent = terms.clock.given(now);
         let budget = Budget::starting(now, terms.operation_timeout);
-        beginning.begun = begin(&token, terms.ttl, budget).map(|look| Begun { sent, look });
+        let begun = |look| Begun {
+            asked: now,
+            sent,
+            look,
+        };
+        beginning.begun = begin(&token, terms.ttl, budget).map(begun);
     }
 }
 

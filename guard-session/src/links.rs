@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use guard_core::{Budget, LeaseToken, StoreError};
+use guard_core::{Budget, LeaseToken, SlotName, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::ghosts::Ghosts;
@@ -105,11 +105,11 @@ impl<D: Database> Links<D> {
     }
 
     /// Works on a session. One that has ended since its last use is replaced by a new one, once. `brings` is the
-    /// token that the work may lock a slot for.
+    /// slot that the work may lock, and the token that it does so for.
     pub(crate) fn operate<T>(
         &self,
         budget: Budget,
-        brings: Option<&LeaseToken>,
+        brings: Option<(&SlotName, &LeaseToken)>,
         work: impl Fn(&mut D::Session) -> Result<T, Failure>,
     ) -> Result<(T, Link<'_, D>), StoreError> {
         let mut link = self.take(budget)?;
@@ -118,8 +118,11 @@ impl<D: Database> Links<D> {
                 Ok(answer) => return Ok((answer, link)),
                 Err(failure) => failure,
             };
-            if brings.is_some() && !matches!(failure, Failure::Answer(_)) {
-                self.ghosts.add(link.session.id().clone(), brings);
+            if let Some((slot, token)) = brings
+                && !matches!(failure, Failure::Answer(_))
+            {
+                let id = link.session.id().clone();
+                self.ghosts.add(id, slot, Some(token));
             }
             let ended = matches!(failure, Failure::Ended(_));
             let error = failure.into_store_error();

@@ -10,6 +10,7 @@ use guard_core::{
 };
 use parking_lot::MutexGuard;
 
+use crate::ghosts::Whose;
 use crate::leases::{Bound, Leases};
 use crate::links::Links;
 use crate::session::{Database, Failure, LockHolder, Session as _, SessionId};
@@ -100,7 +101,9 @@ impl<D: Database> Inner<D> {
                     "sandbox slot {:?}: the session of {token:?} has ended: {error}", bound.slot
                 );
                 // Perhaps only our end of it has.
-                self.links.ghosts.add(bound.id.clone(), Some(token));
+                self.links
+                    .ghosts
+                    .add(bound.id.clone(), &bound.slot, Some(token));
                 *place = None;
                 self.leases.remove(token);
                 Ok(None)
@@ -117,7 +120,7 @@ impl<D: Database> Inner<D> {
         if !ghosts.has(token) {
             return Ok(Released::NotHeld);
         }
-        let work = |session: &mut D::Session| ghosts.settle(session, Some(token), budget);
+        let work = |session: &mut D::Session| ghosts.settle(session, Whose::Token(token), budget);
         let (ended, link) = self.links.operate(budget, None, work).map_err(|error| {
             StoreError::transient(
                 "the release is not final: the session of an unanswered call could not be ended yet",
@@ -181,10 +184,11 @@ impl<D: Database> LeaseStore for SessionStore<D> {
             return Ok(HELD);
         }
         let lock = |session: &mut D::Session| {
-            inner.links.ghosts.settle(session, None, budget)?;
+            let ghosts = &inner.links.ghosts;
+            ghosts.settle(session, Whose::Slot(slot), budget)?;
             session.try_lock(slot, budget)
         };
-        let (granted, link) = inner.links.operate(budget, Some(token), lock)?;
+        let (granted, link) = inner.links.operate(budget, Some((slot, token)), lock)?;
         if granted {
             inner.leases.bind(slot, token, link.into_session());
             return Ok(GRANTED);
@@ -229,7 +233,7 @@ impl<D: Database> LeaseStore for SessionStore<D> {
             };
             let unlocked = session.unlock(slot, budget);
             if unlocked.is_err() {
-                inner.links.ghosts.add(bound.id.clone(), Some(token));
+                inner.links.ghosts.add(bound.id.clone(), slot, Some(token));
             }
             inner.leases.remove(token);
             match unlocked {

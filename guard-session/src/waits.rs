@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use guard_core::{Budget, LOG_TARGET, Registration, SlotMap, SlotName, Waker, Watch};
 use parking_lot::{Condvar, Mutex};
 
+use crate::ghosts::Whose;
 use crate::leases::Leases;
 use crate::links::Links;
 use crate::session::{Database, Failure, LOCK_SLICE, Session as _, SessionId};
@@ -200,7 +201,7 @@ impl<D: Database> Waits<D> {
                     let budget = Budget::new(self.links.operation_timeout);
                     if let Err(failure) = session.unlock(slot, budget) {
                         // Whoever ends the waiting just now ends no session that is not blocked.
-                        self.links.ghosts.add(session.id().clone(), None);
+                        self.links.ghosts.add(session.id().clone(), slot, None);
                         return self.failed(slot, thread, session, failure);
                     }
                 }
@@ -260,7 +261,7 @@ impl<D: Database> Waits<D> {
         let wanted = self.state.lock().of(slot, thread).is_some();
         if wanted {
             if !matches!(failure, Failure::Answer(_)) {
-                self.links.ghosts.add(session.id().clone(), None);
+                self.links.ghosts.add(session.id().clone(), slot, None);
             }
             let error = failure.into_store_error();
             log::debug!(
@@ -298,17 +299,17 @@ impl<D: Database> Waits<D> {
             Phase::Polled | Phase::Asking(_) => {}
             Phase::Won(_, mut session) => match session.unlock(slot, budget) {
                 Ok(_) => self.links.keep(session),
-                Err(_) => self.end_session(session.id().clone(), budget),
+                Err(_) => self.end_session(slot, session.id().clone(), budget),
             },
-            Phase::Blocked(_, session) => self.end_session(session, budget),
+            Phase::Blocked(_, session) => self.end_session(slot, session, budget),
         }
     }
 
     /// Ends a session from another one; one that cannot be ended now is when another operation can.
-    fn end_session(&self, session: SessionId, budget: Budget) {
+    fn end_session(&self, slot: &SlotName, session: SessionId, budget: Budget) {
         let ghosts = &self.links.ghosts;
-        ghosts.add(session, None);
-        let settle = |session: &mut D::Session| ghosts.settle(session, None, budget);
+        ghosts.add(session, slot, None);
+        let settle = |session: &mut D::Session| ghosts.settle(session, Whose::Slot(slot), budget);
         match self.links.operate(budget, None, settle) {
             Ok((_, link)) => link.give_back(),
             Err(error) => log::debug!(

@@ -154,3 +154,26 @@ fn a_wait_under_way_ends_in_time_when_the_server_stops() {
     drop(guard.try_enter_for(&key("a"), PATIENCE).unwrap());
     assert_eq!(crate::blocked(&server), 0);
 }
+
+#[test]
+fn a_backend_that_does_not_end_keeps_nobody_from_other_slots() {
+    let server = PostgresServer::start();
+    let guard = hasty(&server.url()).build().unwrap();
+    let lease = enter(&guard, &key("a"));
+    let backend = server.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted");
+    let signal = |name: &str| {
+        let kill = std::process::Command::new("kill")
+            .args([name, backend.trim()])
+            .status();
+        assert!(kill.unwrap().success());
+    };
+    signal("-STOP");
+    in_time(TIMEOUT, || {
+        assert_eq!(lease.close(), CloseOutcome::Deferred)
+    });
+    for value in ["b", "c", "d"] {
+        drop(enter(&guard, &key(value)));
+    }
+    signal("-CONT");
+    drop(guard.try_enter_for(&key("a"), PATIENCE).unwrap());
+}

@@ -83,3 +83,25 @@ fn a_grant_that_took_longer_than_the_ttl_is_no_lease() {
         );
     });
 }
+
+#[test]
+fn a_grant_that_came_late_is_given_back_within_the_same_operations_time() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
+    let guard = builder(&proxy.url())
+        .auto_renew(false)
+        .lease_ttl(Duration::from_millis(500))
+        .operation_timeout(TIMEOUT)
+        .build()
+        .unwrap();
+    drop(guard.try_enter(&key("a")).unwrap());
+    // The grant comes after 1.7 s, and giving it back would take as long again.
+    proxy.delay(Duration::from_millis(850));
+    let before = Instant::now();
+    let entered = guard.try_enter_now(&key("a"));
+    let took = before.elapsed();
+    assert!(!matches!(entered, Ok(Some(_))), "{entered:?}");
+    assert!(took < TIMEOUT + Duration::from_secs(1), "{took:?}");
+    proxy.heal();
+}
