@@ -87,8 +87,11 @@ impl Links {
             link.fill(self.route.dial(budget).map_err(Failure::NotSent)?);
         }
         let result = self.attempt(&mut link, operation, &work);
-        let failed =
-            |failure: &Failure| matches!(failure, Failure::Connection(_)) || failure.is_demotion();
+        // A connection that did not answer in time has spent the budget.
+        let failed = |failure: &Failure| match failure {
+            Failure::Connection(error) => !error.is_timeout(),
+            failure => failure.is_demotion(),
+        };
         if is_new || !result.as_ref().is_err_and(failed) {
             return result;
         }
