@@ -120,8 +120,8 @@ impl SandboxLease {
         self.body.held_for()
     }
 
-    /// Calls `callback` once if the lease is lost before it is closed: it expired, or a renewal found
-    /// another token in the slot. It runs on the guard's callback thread and may do anything. On a lease
+    /// Calls `callback` once if the lease is lost before it is closed: it expired, or a renewal or a
+    /// look found another token in the slot, or none. It runs on the guard's callback thread and may do anything. On a lease
     /// that is already lost it runs at once, on one that is closed never.
     ///
     /// # Errors
