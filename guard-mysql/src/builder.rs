@@ -4,12 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use guard_core::{
-    Budget, ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
+    ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
     guard_settings,
 };
-use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Database as _, SessionSettings, SessionStore,
-};
+use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
 use mysql_async::{Opts, OptsBuilder};
 
 use crate::database::{MySql, THREAD_NAME};
@@ -108,12 +106,12 @@ impl MySqlGuardBuilder {
     pub fn build(self) -> Result<MySqlSandboxExecutionGuard, ConfigError> {
         self.config
             .check(&MySqlStore::capabilities(self.wait_connections))?;
-        if self.pool_size == 0 {
-            return Err(ConfigError::setting(
-                "pool_size",
-                "0 is too small, the minimum is 1",
-            ));
-        }
+        let settings = SessionSettings {
+            pool_size: self.pool_size,
+            wait_connections: self.wait_connections,
+            operation_timeout: self.config.operation_timeout,
+        };
+        settings.check()?;
         let mut options = self.options.ok_or_else(|| {
             ConfigError::setting(
                 "address",
@@ -135,18 +133,7 @@ impl MySqlGuardBuilder {
             name: THREAD_NAME.to_owned(),
             source: Arc::new(source),
         })?;
-        let operation_timeout = self.config.operation_timeout;
-        let budget = Budget::new(operation_timeout);
-        // Two, of which a proxy that shares its sessions would give both the same one.
-        let first = [(); 2].map(|()| mysql.open(budget));
-        let first = first.into_iter().collect::<Result<Vec<_>, _>>();
-        let first = first.map_err(|error| ConfigError::connect(address, error))?;
-        let settings = SessionSettings {
-            pool_size: self.pool_size,
-            wait_connections: self.wait_connections,
-            operation_timeout,
-        };
-        let store = SessionStore::new(mysql, settings, first);
+        let store = SessionStore::connect(mysql, settings, address)?;
         Ok(MySqlSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{
-    Acquired, Budget, Capabilities, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl, Released,
-    Renewed, SlotName, StoreError, Waker, Watch,
+    Acquired, Budget, Capabilities, ConfigError, HandedOver, Holder, LeaseStore, LeaseToken,
+    LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
 };
 use parking_lot::MutexGuard;
 
@@ -35,6 +35,23 @@ pub struct SessionSettings {
     pub operation_timeout: Duration,
 }
 
+impl SessionSettings {
+    /// Checks the settings; for builders, before they connect.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidSetting`] that names the setting and the limit.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.pool_size == 0 {
+            return Err(ConfigError::setting(
+                "pool_size",
+                "0 is too small, the minimum is 1",
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Leases over the locks of a database's sessions. Clones are handles of the same sessions.
 pub struct SessionStore<D: Database>(Arc<Inner<D>>);
 
@@ -46,6 +63,25 @@ struct Inner<D: Database> {
 }
 
 impl<D: Database> SessionStore<D> {
+    /// Connects to a database, within the operation timeout, and makes a store of it. `address` is for the
+    /// error; it carries no secret.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Connect`] when no session can be opened, or when sessions are shared.
+    pub fn connect(
+        database: D,
+        settings: SessionSettings,
+        address: String,
+    ) -> Result<Self, ConfigError> {
+        let budget = Budget::new(settings.operation_timeout);
+        // Two, of which whatever shares its sessions would give both the same one.
+        let first = [(); 2].map(|()| database.open(budget));
+        let first = first.into_iter().collect::<Result<Vec<_>, _>>();
+        let first = first.map_err(|error| ConfigError::connect(address, error))?;
+        Ok(Self::new(database, settings, first))
+    }
+
     /// Makes a store of a database, with its first sessions.
     #[must_use]
     pub fn new(database: D, settings: SessionSettings, first: Vec<D::Session>) -> Self {
