@@ -8,7 +8,7 @@ use guard_conformance::redis_server::RedisServer;
 use guard_core::{GuardError, SandboxExecutionGuard};
 
 use crate::guards::{self, section};
-use crate::monitor::Monitor;
+use guard_conformance::monitor::Monitor;
 
 /// Runs `threads` threads, each of which makes its work with `make` and then does it `times` times; answers how
 /// long the work of all took.
@@ -62,5 +62,5 @@ pub fn waiting(server: &RedisServer, waiters: usize, time: Duration) -> u64 {
             });
         }
     });
-    monitor.stop()
+    monitor.stop().len() as u64
 }

@@ -14,7 +14,6 @@
 //! | [`other_process`] | a holder in a process of its own |
 //! | [`crowd`] | many threads at one slot, or at one each |
 //! | [`renewal`] | many leases that are renewed |
-//! | [`monitor`] | counts what clients ask a server |
 //! | [`samples`] | figures of many rounds, taken in turns |
 //! | `src/bin/ratios` | the report |
 //! | `criterion` | the criterion benches |
@@ -30,7 +29,6 @@ pub mod crowd;
 pub mod floor;
 pub mod guards;
 pub mod handover;
-pub mod monitor;
 pub mod other_process;
 pub mod peers;
 pub mod renewal;

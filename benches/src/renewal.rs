@@ -8,7 +8,7 @@ use guard_core::{SandboxExecutionGuard, SandboxLease};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::guards;
-use crate::monitor::Monitor;
+use guard_conformance::monitor::Monitor;
 
 /// A third of the TTL and more: every lease is renewed at least once.
 const WATCHED: Duration = Duration::from_secs(12);
@@ -36,7 +36,7 @@ pub fn of_leases(server: &RedisServer, number: usize) -> Cost {
     thread::sleep(WATCHED);
     let seconds = start.elapsed().as_secs_f64();
     let processor = processor_time() - processor;
-    let commands = monitor.stop();
+    let commands = monitor.stop().len();
     assert!(leases.iter().all(SandboxLease::is_held), "a lease was lost");
     Cost {
         commands: commands as f64 / seconds,

@@ -21,6 +21,7 @@
 //! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
+//! | [`monitor`] | what clients ask a Redis server |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
@@ -51,6 +52,7 @@ mod fixture;
 pub mod history;
 pub mod mariadb_server;
 pub mod measure;
+pub mod monitor;
 pub mod multiplexer;
 pub mod pgbouncer;
 pub mod postgres_server;

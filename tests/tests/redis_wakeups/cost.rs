@@ -1,15 +1,11 @@
 //! What waiting costs the server: commands of clients, counted by MONITOR.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::eventually;
+use guard_conformance::monitor::Monitor;
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::{GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
-use tempfile::TempDir;
 
 use crate::key;
 
@@ -20,73 +16,6 @@ const AT_MOST: usize = 30;
 const RENEWAL: Duration = Duration::from_millis(20);
 /// The promise with a holder that renews so often.
 const AT_MOST_WITH_RENEWALS: usize = 550;
-
-/// Commands by which connections are set up or checked.
-const SET_UP: [&str; 9] = [
-    "CLIENT",
-    "AUTH",
-    "SELECT",
-    "HELLO",
-    "SUBSCRIBE",
-    "UNSUBSCRIBE",
-    "SCRIPT",
-    "INFO",
-    "PING",
-];
-
-/// Writes down what clients ask the server.
-struct Monitor {
-    redis_cli: Child,
-    file: PathBuf,
-    _directory: TempDir,
-}
-
-impl Monitor {
-    fn start(server: &RedisServer) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("monitor");
-        let redis_cli = Command::new("redis-cli")
-            .args(["-p", &server.port().to_string(), "MONITOR"])
-            .stdin(Stdio::null())
-            .stdout(File::create(&file).unwrap())
-            .spawn()
-            .unwrap();
-        let this = Self {
-            redis_cli,
-            file,
-            _directory: directory,
-        };
-        eventually("MONITOR runs", || this.text().starts_with("OK\n"));
-        this
-    }
-
-    fn text(&self) -> String {
-        fs::read_to_string(&self.file).unwrap()
-    }
-
-    /// The commands of clients since the start, those inside scripts and those of set-up left out.
-    fn commands(&self, server: &RedisServer) -> Vec<String> {
-        server.cli(&["ECHO", "the end"]);
-        eventually("MONITOR has told all", || {
-            self.text().contains("\"the end\"")
-        });
-        let text = self.text();
-        let commands = text.lines().skip(1).filter(|line| {
-            let (_, rest) = line.split_once('[').expect("a line of MONITOR");
-            let (client, command) = rest.split_once("] \"").expect("a client and a command");
-            let name = command.split('"').next().unwrap_or_default().to_uppercase();
-            !client.ends_with(" lua") && name != "ECHO" && !SET_UP.contains(&&*name)
-        });
-        commands.map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Monitor {
-    fn drop(&mut self) {
-        let _ = self.redis_cli.kill();
-        let _ = self.redis_cli.wait();
-    }
-}
 
 /// A hundred threads wait in vain, while `holder` does what it does; answers what clients asked.
 fn commands_of_a_crowd(
@@ -105,7 +34,7 @@ fn commands_of_a_crowd(
             });
         }
     });
-    monitor.commands(server)
+    monitor.stop()
 }
 
 fn raw(server: &RedisServer) -> redis::Connection {

@@ -7,8 +7,8 @@ use guard_benches::crowd::{contended, waiting};
 use guard_benches::floor;
 use guard_benches::guards;
 use guard_benches::handover::Handover;
-use guard_benches::monitor::Monitor;
 use guard_benches::samples::{Samples, Turn, each, nanos, take_turns};
+use guard_conformance::monitor::Monitor;
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
 
@@ -114,7 +114,7 @@ fn commands(server: &RedisServer, guards: &[Named; 2]) -> Chart {
         for (line, (_, guard)) in lines.iter_mut().zip(guards) {
             let monitor = Monitor::start(server);
             contended(guard, threads, SECTIONS);
-            let commands = monitor.stop() as f64 / SECTIONS as f64;
+            let commands = monitor.stop().len() as f64 / SECTIONS as f64;
             line.points.push((threads as f64, commands));
         }
         stage.at(step + 1, THREADS.len());

@@ -1,12 +1,12 @@
-//! Counts what clients ask a server.
+//! Writes down what clients ask a Redis server.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread::{self, JoinHandle};
 
-use guard_conformance::redis_server::RedisServer;
+use crate::redis_server::RedisServer;
 
-/// Commands by which connections are set up or checked: they are not counted.
+/// Commands by which connections are set up or checked: they are left out.
 const SET_UP: [&str; 9] = [
     "CLIENT",
     "AUTH",
@@ -18,40 +18,50 @@ const SET_UP: [&str; 9] = [
     "INFO",
     "PING",
 ];
-const END: &str = "the end of counting";
+const END: &str = "the end of monitoring";
 
-/// Counts from `start` to `stop`, by MONITOR.
+/// Writes down commands from `start` to `stop`, by MONITOR.
 pub struct Monitor<'a> {
     server: &'a RedisServer,
-    counting: JoinHandle<u64>,
+    commands: JoinHandle<Vec<String>>,
 }
 
 impl<'a> Monitor<'a> {
-    /// Begins to count.
+    /// Begins to write down.
+    ///
+    /// # Panics
+    ///
+    /// When the server cannot be monitored.
     #[must_use]
     pub fn start(server: &'a RedisServer) -> Self {
         let mut monitor = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
         monitor.write_all(b"MONITOR\r\n").unwrap();
         let mut lines = BufReader::new(monitor).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "+OK");
-        let counting = thread::spawn(move || {
-            let mut count = 0;
+        let commands = thread::spawn(move || {
+            let mut commands = Vec::new();
             loop {
                 let line = lines.next().expect("MONITOR goes on").unwrap();
                 if line.contains(END) {
-                    return count;
+                    return commands;
                 }
-                count += u64::from(counts(&line));
+                if counts(&line) {
+                    commands.push(line);
+                }
             }
         });
-        Self { server, counting }
+        Self { server, commands }
     }
 
-    /// Answers how many commands clients sent, those inside scripts and those of set-up left out.
+    /// Answers the commands that clients sent, those inside scripts and those of set-up left out.
+    ///
+    /// # Panics
+    ///
+    /// When the server has ended meanwhile.
     #[must_use]
-    pub fn stop(self) -> u64 {
+    pub fn stop(self) -> Vec<String> {
         self.server.cli(&["ECHO", END]);
-        self.counting.join().unwrap()
+        self.commands.join().unwrap()
     }
 }
 
