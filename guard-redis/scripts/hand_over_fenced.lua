@@ -20,14 +20,18 @@ if holder ~= ARGV[1] and holder ~= ARGV[2] then
   return false
 end
 
-local number = redis.call('GET', KEYS[2])
-if holder == ARGV[2] and number then
+local number = holder == ARGV[2] and redis.call('GET', KEYS[2])
+if number then
   redis.call('PEXPIRE', KEYS[2], ARGV[4])
 else
   local time = redis.call('TIME')
-  local next = math.max((tonumber(number) or 0) + 1, time[1] * 1000000 + time[2])
+  local next = time[1] * 1000000 + time[2]
   number = string.format('%.0f', next)
-  redis.call('SET', KEYS[2], number, 'PX', ARGV[4])
+  local last = redis.call('SET', KEYS[2], number, 'PX', ARGV[4], 'GET')
+  if last and next <= (tonumber(last) or 0) then
+    number = string.format('%.0f', last + 1)
+    redis.call('SET', KEYS[2], number, 'PX', ARGV[4])
+  end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return number

@@ -11,7 +11,7 @@ use crate::replicas::Replicas;
 use crate::script::Script;
 use crate::session::{Failure, Session};
 
-/// What the acquiring scripts answer when the token holds the slot.
+/// What the script without fencing answers when the token holds the slot.
 const GRANTED: i64 = -3;
 
 /// The acquiring scripts.
@@ -40,13 +40,10 @@ impl Take {
         token: &LeaseToken,
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
-        let answer = self.with_arguments(slot, token, ttl, |script, keys, arguments| {
-            script.run(session, keys, arguments)
-        })?;
-        let acquired = match answer {
-            Answer::Numbered(answer, number) => acquired(answer, Some(FencingToken::new(number))),
-            Answer::Plain(answer) => acquired(answer, None),
-        };
+        let Answer(acquired) =
+            self.with_arguments(slot, token, ttl, |script, keys, arguments| {
+                script.run(session, keys, arguments)
+            })?;
         if matches!(acquired, Acquired::Granted { .. }) {
             self.replicas.acknowledge(session)?;
         }
@@ -112,31 +109,19 @@ impl Take {
 }
 
 /// What the acquiring scripts answer.
-enum Answer {
-    Numbered(i64, u64),
-    Plain(i64),
-}
+struct Answer(Acquired);
 
 impl FromRedisValue for Answer {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        match &value {
-            Value::Int(answer) => Ok(Self::Plain(*answer)),
-            Value::Array(parts) if parts.len() == 1 => {
-                redis::from_redis_value(value).map(|(answer,)| Self::Plain(answer))
-            }
-            _ => redis::from_redis_value(value)
-                .map(|(answer, number)| Self::Numbered(answer, number)),
-        }
-    }
-}
-
-/// What the acquiring scripts answer.
-fn acquired(answer: i64, fencing: Option<FencingToken>) -> Acquired {
-    match answer {
-        GRANTED => Acquired::Granted { fencing },
-        millis => Acquired::Held {
-            remaining: remaining(millis),
-        },
+        Ok(Self(match value {
+            Value::Int(GRANTED) => Acquired::Granted { fencing: None },
+            Value::Int(millis) => Acquired::Held {
+                remaining: remaining(millis),
+            },
+            number => Acquired::Granted {
+                fencing: Some(FencingToken::new(redis::from_redis_value(number)?)),
+            },
+        }))
     }
 }
 
