@@ -396,6 +396,10 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         }
     }
 
+    fn end_by_force(&self) {
+        self.lose("it was ended by force");
+    }
+
     fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
         self.engine.heard(self.node, &answer);
         match answer {
