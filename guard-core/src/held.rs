@@ -37,8 +37,8 @@ enum Phase {
     Held { deadline: Instant, heard: Instant },
     /// The slot may be somebody else's.
     Lost { at: Instant },
-    /// The slot was given back, or is being given back.
-    Closed { at: Instant },
+    /// The slot was given back, or is being given back; `reported` if the lease was lost before.
+    Closed { at: Instant, reported: bool },
 }
 
 struct State {
@@ -175,6 +175,15 @@ impl<S: LeaseStore> HeldLease<S> {
         self.report_loss(why, callbacks);
     }
 
+    /// What it means that the store does not renew the lease.
+    fn not_its_own(&self) -> &'static str {
+        if self.engine.settings.expires {
+            "a renewal found another token in its slot, or none"
+        } else {
+            "the session that held its slot has ended"
+        }
+    }
+
     fn report_loss(&self, why: &'static str, callbacks: Vec<Callback>) {
         log::warn!(
             target: crate::LOG_TARGET,
@@ -219,12 +228,12 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         let now = self.engine.clock.given(real);
         let callbacks = {
             let mut state = self.state.lock();
-            let at = match state.phase {
+            let (at, reported) = match state.phase {
                 Phase::Closed { .. } => return CloseOutcome::AlreadyClosed,
-                Phase::Held { .. } => now,
-                Phase::Lost { at } => at,
+                Phase::Held { .. } => (now, false),
+                Phase::Lost { at } => (at, true),
             };
-            state.phase = Phase::Closed { at };
+            state.phase = Phase::Closed { at, reported };
             std::mem::take(&mut state.on_lost)
         };
         discard(callbacks);
@@ -274,7 +283,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             }
             Ok(Renewed::Renewed) => Err(self.not_held()),
             Ok(Renewed::NotHeld) => {
-                self.lose("a renewal found that the slot is no longer its own");
+                self.lose(self.not_its_own());
                 Err(self.not_held())
             }
             // Unknown is not lost: the deadline decides.
@@ -294,7 +303,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         let now = self.engine.clock.now();
         let until = match self.state.lock().phase {
             Phase::Held { .. } => now,
-            Phase::Lost { at } | Phase::Closed { at } => at,
+            Phase::Lost { at } | Phase::Closed { at, .. } => at,
         };
         until.saturating_duration_since(self.entered)
     }
@@ -381,7 +390,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                 self.care.renewed(after(sent, rhythm))
             }
             Ok(Renewed::NotHeld) => {
-                self.lose("a renewal found that the slot is no longer its own");
+                self.lose(self.not_its_own());
                 sent
             }
             // Unknown is not lost: the deadline decides.
@@ -404,7 +413,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         self.engine.heard(self.node, &answer);
         match answer {
             Ok(Some(holder)) if *holder.token() == self.token => {}
-            Ok(_) => self.lose("its slot carries another token or none"),
+            Ok(_) => self.lose("a look found another token in its slot, or none"),
             // The slot carries something that is no token, or nobody knows.
             Err(error) => log::debug!(
                 target: crate::LOG_TARGET,
