@@ -11,7 +11,7 @@ use guard_core::{
 use r2d2::Pool;
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
 use redis::ConnectionInfo;
-use redis::{Client, IntoConnectionInfo, RedisError};
+use redis::{Client, ErrorKind, IntoConnectionInfo, RedisError};
 
 use crate::fence::counter_name;
 use crate::replicas::Replicas;
@@ -107,6 +107,18 @@ impl RedisSandboxExecutionGuard {
     #[must_use]
     pub fn fencing_counter(&self, key: &SandboxIsolationKey) -> String {
         counter_name(&self.slot(key))
+    }
+}
+
+/// What the client library says of an address, if it says anything; its words are fixed and carry nothing of the
+/// address.
+fn complaint(error: &RedisError) -> String {
+    let text = error.to_string();
+    match text.split_once(" - ") {
+        Some((words, _)) if error.kind() == ErrorKind::InvalidClientConfig => {
+            format!(" ({})", words.to_lowercase())
+        }
+        _ => String::new(),
     }
 }
 
@@ -274,7 +286,7 @@ impl RedisGuardBuilder {
         let source = self.source.map_err(|error| {
             ConfigError::setting(
                 "address",
-                format!("it is not of the form {FORMS}: {}", error.category()),
+                format!("it is not of the form {FORMS}{}", complaint(&error)),
             )
         })?;
         let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
@@ -306,7 +318,8 @@ impl RedisGuardBuilder {
 impl fmt::Debug for RedisGuardBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.source.as_ref();
-        let address = address.map_or_else(|_| "(none)".to_owned(), Source::to_string);
+        let shown = |source: &Source| source.shown(self.database);
+        let address = address.map_or_else(|_| "(none)".to_owned(), shown);
         f.debug_struct("RedisGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)
