@@ -35,10 +35,14 @@ mod wakeups;
 pub use builder::{
     DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,
 };
+/// The rest of the contract, for those who write a store or a guard of their own.
+pub use guard_core;
 pub use guard_core::{
-    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardError, GuardObserver,
-    Holder, Interrupt, IsolationScope, LostEvent, NoopGuard, OutageEvent, RuntimeContext,
-    SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, StoreError,
-    Wait, WaitEvent,
+    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardConfig, GuardError,
+    GuardObserver, Holder, Interrupt, IsolationScope, KeyPrefix, LOG_TARGET, LeaseToken, LostEvent,
+    NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
+    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, WaitEvent,
 };
 pub use store::RedisStore;
+/// The client library and the pool of [`RedisSandboxExecutionGuard::from_pool`], in the versions that it takes.
+pub use {r2d2, redis};
