@@ -1,6 +1,12 @@
+// Of two definitions of a link the first one counts: here the pages follow the README, elsewhere they are files.
+#![cfg_attr(feature = "tls-rustls", doc = "[TLS]: #tls")]
+#![cfg_attr(feature = "sentinel", doc = "[Sentinel]: #sentinel")]
+#![cfg_attr(feature = "cluster", doc = "[Cluster]: #cluster")]
+#![doc = "[failover]: #what-a-failover-can-lose-and-what-to-set\n"]
 #![doc = include_str!("../README.md")]
-#![doc = include_str!("../docs/sentinel.md")]
-#![doc = include_str!("../docs/cluster.md")]
+#![cfg_attr(feature = "tls-rustls", doc = include_str!("../docs/tls.md"))]
+#![cfg_attr(feature = "sentinel", doc = include_str!("../docs/sentinel.md"))]
+#![cfg_attr(feature = "cluster", doc = include_str!("../docs/cluster.md"))]
 #![doc = include_str!("../docs/failover.md")]
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
