@@ -128,6 +128,8 @@ impl RedisSandboxExecutionGuard {
 fn complaint(error: &RedisError) -> String {
     let text = error.to_string();
     match text.split_once(" - ") {
+        // That it did not parse is said already.
+        Some(("Redis URL did not parse", _)) => String::new(),
         Some((words, _)) if error.kind() == ErrorKind::InvalidClientConfig => {
             format!(" ({})", words.to_lowercase())
         }
