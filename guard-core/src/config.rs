@@ -50,7 +50,7 @@ pub struct GuardConfig {
     pub max_hand_over_time: Duration,
     /// Whether the guard renews its leases.
     pub auto_renew: bool,
-    /// How long a lease is renewed at most; for ever if `None`.
+    /// How long a lease is renewed at most; for ever if `None`. Only with `auto_renew`.
     pub max_hold: Option<Duration>,
     /// Hears what the guard does.
     pub observer: Option<Arc<dyn GuardObserver>>,
@@ -133,6 +133,12 @@ impl GuardConfig {
     pub(crate) fn settings(&self, capabilities: &Capabilities) -> Result<Settings, ConfigError> {
         at_least_shortest("retry_interval", self.retry_interval)?;
         at_least_shortest("operation_timeout", self.operation_timeout)?;
+        if self.max_hold.is_some() && !self.auto_renew {
+            return Err(ConfigError::setting(
+                "max_hold",
+                "it bounds the guard's renewal, which is off: set `auto_renew` as well, or leave it to `lease_ttl`",
+            ));
+        }
         Ok(Settings {
             ttl: LeaseTtl::new(self.lease_ttl, capabilities.max_ttl)?,
             expires: capabilities.expires,
@@ -248,7 +254,7 @@ macro_rules! guard_settings {
         }
 
         /// How long after entering a lease is no longer renewed by the guard; it then lasts for the rest of
-        /// its TTL. Default: it is always renewed.
+        /// its TTL. Only with [`auto_renew`](Self::auto_renew). Default: it is always renewed.
         #[must_use]
         pub fn max_hold(mut self, max_hold: ::std::time::Duration) -> Self {
             self.config.max_hold = Some(max_hold);

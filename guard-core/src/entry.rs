@@ -1,6 +1,6 @@
 //! An entry: through the gate, attempt, wait, until there is a lease or a reason why not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::backoff::{Backoff, jittered};
@@ -149,10 +149,13 @@ fn take<S: LeaseStore>(
     place: Option<Place<'_>>,
     grant: Grant,
 ) -> SandboxLease {
+    let (token, at) = (grant.token.clone(), grant.at);
+    let lease = HeldLease::start(engine, slot.clone(), node, grant);
     if let Some(place) = place {
-        place.enter(grant.token.clone(), grant.at);
+        let ward: Weak<HeldLease<S>> = Arc::downgrade(&lease);
+        place.enter(token, Some(ward), at);
     }
-    SandboxLease::new(HeldLease::start(engine, slot.clone(), node, grant))
+    SandboxLease::new(lease)
 }
 
 fn log<S: LeaseStore>(

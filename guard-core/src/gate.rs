@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
@@ -17,6 +17,7 @@ use crate::token::LeaseToken;
 use crate::ttl::after;
 use crate::waiter::{Grant, Received, Verdict, Waiter};
 use crate::waker::Wake as _;
+use crate::wards::Ward;
 
 const SHARDS: usize = 32;
 
@@ -58,16 +59,19 @@ struct Gate {
 #[derive(Debug)]
 struct Holding {
     token: LeaseToken,
+    /// The lease itself; `None` until the entry that was handed the slot has made it.
+    lease: Option<Weak<dyn Ward>>,
     /// When it was entered or last renewed by hand, by the guard's clock.
     since: Instant,
     warned: bool,
 }
 
 impl Holding {
-    const fn new(token: LeaseToken, since: Instant) -> Self {
+    const fn new(token: LeaseToken, lease: Option<Weak<dyn Ward>>, since: Instant) -> Self {
         let warned = false;
         Self {
             token,
+            lease,
             since,
             warned,
         }
@@ -212,7 +216,7 @@ impl Gates {
     /// Hands a grant to an entry.
     pub(crate) fn hand(&self, slot: &SlotName, receiver: &Waiter, grant: Grant) -> Received {
         let mut shard = self.shard(slot).lock();
-        let holding = Holding::new(grant.token.clone(), grant.at);
+        let holding = Holding::new(grant.token.clone(), None, grant.at);
         let received = receiver.receive(grant);
         // Under the same lock, so that the receiver's own closing comes after it.
         if received == Received::Taken
@@ -272,8 +276,17 @@ impl Gates {
             .get_mut(slot)
             .and_then(|gate| gate.holder.as_mut());
         if let Some(holding) = holding.filter(|holding| holding.token == *token) {
-            *holding = Holding::new(token.clone(), now);
+            holding.since = now;
+            holding.warned = false;
         }
+    }
+
+    /// The lease of this process that holds the slot with `token`, once its entry has made it.
+    pub(crate) fn lease(&self, slot: &SlotName, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
+        let shard = self.shard(slot).lock();
+        let holding = shard.gates.get(slot)?.holder.as_ref()?;
+        let lease = (holding.token == *token).then_some(holding.lease.as_ref()?)?;
+        lease.upgrade()
     }
 
     /// The leases that have been held for `age` at `now`, by the guard's clock; each is told once.
@@ -368,8 +381,8 @@ impl<'a> Place<'a> {
 
     /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
     /// over.
-    pub(crate) fn enter(self, token: LeaseToken, now: Instant) {
-        let entered = Some(Holding::new(token, now));
+    pub(crate) fn enter(self, token: LeaseToken, lease: Option<Weak<dyn Ward>>, now: Instant) {
+        let entered = Some(Holding::new(token, lease, now));
         self.gates.leave(self.slot, self.waiter, entered);
         std::mem::forget(self);
     }
@@ -427,7 +440,7 @@ mod tests {
         let [a, b] = [(); 2].map(|()| waiter());
         let first = gates.join(&slot, NodeId(0), &a);
         let second = gates.join(&slot, NodeId(0), &b);
-        first.enter(a.token(), Instant::now());
+        first.enter(a.token(), None, Instant::now());
         assert!(b.expects_hand_over() && gates.is_held(&slot));
         assert_eq!(
             gates.receiver(&slot).map(|(_, token)| token),
@@ -458,7 +471,7 @@ mod tests {
         let first = gates.go_ahead(&slot, NodeId(0)).unwrap();
         let other = waiter();
         let second = gates.join(&slot, NodeId(0), &other);
-        first.enter(ahead.token(), Instant::now());
+        first.enter(ahead.token(), None, Instant::now());
         assert!(in_front(&other) && other.expects_hand_over());
         drop(second);
         gates.freed(&slot, &ahead.token(), Follow::AtOnce);

@@ -101,8 +101,9 @@ pub trait SandboxExecutionGuard: Send + Sync {
     }
 
     /// Ends whoever's lease of `key`'s slot there is, for operators: a holder that hangs, or one that is known
-    /// to be dead. Answers whose lease it was; `None` if there was none, and from guards that cannot. The
-    /// holder finds its lease lost at its next renewal, or at once where it hears of it; else at its TTL.
+    /// to be dead. Answers whose lease it was; `None` if there was none, and from guards that cannot. A
+    /// lease of this guard itself is lost at once. A holder elsewhere finds its lease lost at its next renewal, or
+    /// at once where it hears of it; else at its TTL.
     ///
     /// # Errors
     ///

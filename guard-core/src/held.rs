@@ -37,8 +37,8 @@ enum Phase {
     Held { deadline: Instant, heard: Instant },
     /// The slot may be somebody else's.
     Lost { at: Instant },
-    /// The slot was given back, or is being given back.
-    Closed { at: Instant },
+    /// The slot was given back, or is being given back; `reported` if the lease was lost before.
+    Closed { at: Instant, reported: bool },
 }
 
 struct State {
@@ -179,6 +179,15 @@ impl<S: LeaseStore> HeldLease<S> {
         self.report_loss(why, callbacks);
     }
 
+    /// What it means that the store does not renew the lease.
+    fn not_its_own(&self) -> &'static str {
+        if self.engine.settings.expires {
+            "a renewal found another token in its slot, or none"
+        } else {
+            "the session that held its slot has ended"
+        }
+    }
+
     fn report_loss(&self, why: &'static str, callbacks: Vec<Callback>) {
         log::warn!(
             target: crate::LOG_TARGET,
@@ -229,7 +238,8 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             };
             let real = Instant::now();
             let at = lost.unwrap_or_else(|| self.engine.clock.given(real));
-            state.phase = Phase::Closed { at };
+            let reported = lost.is_some();
+            state.phase = Phase::Closed { at, reported };
             (real, std::mem::take(&mut state.on_lost))
         };
         discard(callbacks);
@@ -280,7 +290,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             }
             Ok(Renewed::Renewed) => Err(self.not_held()),
             Ok(Renewed::NotHeld) => {
-                self.lose("a renewal found that the slot is no longer its own");
+                self.lose(self.not_its_own());
                 Err(self.not_held())
             }
             // Unknown is not lost: the deadline decides.
@@ -300,7 +310,7 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
         let now = self.engine.clock.now();
         let until = match self.state.lock().phase {
             Phase::Held { .. } => now,
-            Phase::Lost { at } | Phase::Closed { at } => at,
+            Phase::Lost { at } | Phase::Closed { at, .. } => at,
         };
         until.saturating_duration_since(self.entered)
     }
@@ -387,7 +397,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                 self.care().renewed(after(sent, rhythm))
             }
             Ok(Renewed::NotHeld) => {
-                self.lose("a renewal found that the slot is no longer its own");
+                self.lose(self.not_its_own());
                 sent
             }
             // Unknown is not lost: the deadline decides.
@@ -402,11 +412,15 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         }
     }
 
+    fn end_by_force(&self) {
+        self.lose("it was ended by force");
+    }
+
     fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
         self.engine.heard(self.node, &answer);
         match answer {
             Ok(Some(holder)) if *holder.token() == self.token => {}
-            Ok(_) => self.lose("its slot carries another token or none"),
+            Ok(_) => self.lose("a look found another token in its slot, or none"),
             // The slot carries something that is no token, or nobody knows.
             Err(error) => log::debug!(
                 target: crate::LOG_TARGET,

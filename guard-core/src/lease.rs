@@ -120,9 +120,9 @@ impl SandboxLease {
         self.body.held_for()
     }
 
-    /// Calls `callback` once if the lease is lost before it is closed: it expired, or a renewal or a
-    /// look found another token in the slot, or none. It runs on the guard's callback thread and may do anything. On a lease
-    /// that is already lost it runs at once, on one that is closed never.
+    /// Calls `callback` once if the lease is lost before it is closed: it expired, or a renewal or a look found
+    /// another token in the slot, or none, or its guard's `force_release` ended it. It runs on the guard's callback
+    /// thread and may do anything. On a lease that is already lost it runs at once, on one that is closed never.
     ///
     /// # Errors
     ///

@@ -77,7 +77,13 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
             };
             let released = self.store().release(&slot, holder.token(), budget);
             if released.map_err(failed)? == Released::Released {
-                log::warn!(target: crate::LOG_TARGET, "sandbox slot {slot:?}: the lease of {holder} is ended by force");
+                match self.engine.gates.lease(&slot, holder.token()) {
+                    Some(lease) => lease.end_by_force(),
+                    None => log::warn!(
+                        target: crate::LOG_TARGET,
+                        "sandbox slot {slot:?}: the lease of {holder} is ended by force"
+                    ),
+                }
                 self.engine.gates.nudge(&slot);
                 return Ok(Some(holder));
             }

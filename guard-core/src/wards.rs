@@ -21,6 +21,9 @@ pub(crate) trait Ward: Send + Sync {
     /// Takes the answer to a renewal that was sent at `sent`; says when the lease is due again.
     fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant;
 
+    /// Ends the lease, whose slot was freed by force through its own guard.
+    fn end_by_force(&self);
+
     /// Takes the answer to a look at the slot.
     fn seen(&self, answer: Result<Option<Holder>, StoreError>);
 }

@@ -42,11 +42,13 @@ mod store;
 
 pub use clock::ManualClock;
 pub use guard::{MemoryGuardBuilder, MemorySandboxExecutionGuard};
+/// The rest of the contract, for those who write a store or a guard of their own.
+pub use guard_core;
 pub use guard_core::{
-    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardError, GuardObserver,
-    Holder, Interrupt, IsolationScope, LostEvent, NoopGuard, OutageEvent, RuntimeContext,
-    SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, StoreError,
-    Wait, WaitEvent,
+    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardConfig, GuardError,
+    GuardObserver, Holder, Interrupt, IsolationScope, KeyPrefix, LOG_TARGET, LeaseToken, LostEvent,
+    NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
+    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, WaitEvent,
 };
 pub use slots::Fault;
 pub use store::MemoryStore;

@@ -8,11 +8,15 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
-use mysql_async::{Opts, OptsBuilder};
+use mysql_async::{Opts, OptsBuilder, UrlError};
 
 use crate::database::{MySql, THREAD_NAME};
 use crate::name::lock_name;
 use crate::session::OWNER_ATTRIBUTE;
+
+/// What an address looks like.
+const FORM: &str = "the form is mysql://[user[:password]@]host[:port][/database][?parameter=value], with what is special in \
+                    a password percent-encoded";
 
 /// Leases as named locks in MySQL or MariaDB.
 pub type MySqlStore = SessionStore<MySql>;
@@ -30,12 +34,12 @@ forward_guard!(impl for MySqlSandboxExecutionGuard, guard);
 impl MySqlSandboxExecutionGuard {
     /// Starts building a guard for the server at `address`: a URL such as `mysql://user@host/database`.
     pub fn builder(address: &str) -> MySqlGuardBuilder {
-        MySqlGuardBuilder::new(Opts::from_url(address).ok())
+        MySqlGuardBuilder::new(Opts::from_url(address).map_err(|error| complaint(&error)))
     }
 
     /// Starts building a guard for the server that `options` connect to.
     pub fn with_options(options: impl Into<Opts>) -> MySqlGuardBuilder {
-        MySqlGuardBuilder::new(Some(options.into()))
+        MySqlGuardBuilder::new(Ok(options.into()))
     }
 
     /// The store.
@@ -61,14 +65,14 @@ impl MySqlSandboxExecutionGuard {
 #[must_use = "a builder does nothing until `build`"]
 pub struct MySqlGuardBuilder {
     config: GuardConfig,
-    /// None if the address could not be read.
-    options: Option<Opts>,
+    /// What is wrong with the address if it could not be read.
+    options: Result<Opts, String>,
     pool_size: u32,
     wait_connections: u32,
 }
 
 impl MySqlGuardBuilder {
-    fn new(options: Option<Opts>) -> Self {
+    fn new(options: Result<Opts, String>) -> Self {
         Self {
             config: GuardConfig::default(),
             options,
@@ -112,12 +116,8 @@ impl MySqlGuardBuilder {
             operation_timeout: self.config.operation_timeout,
         };
         settings.check()?;
-        let mut options = self.options.ok_or_else(|| {
-            ConfigError::setting(
-                "address",
-                "it is not of the form mysql://[user[:password]@]host[:port][/database]",
-            )
-        })?;
+        let wrong = |reason| ConfigError::setting("address", reason);
+        let mut options = self.options.map_err(wrong)?;
         if options.ssl_opts().is_some() {
             return Err(ConfigError::setting(
                 "address",
@@ -140,6 +140,18 @@ impl MySqlGuardBuilder {
     }
 }
 
+/// What is wrong with an address, without a word of it: any may be part of a password that was not escaped.
+fn complaint(error: &UrlError) -> String {
+    let what = match error {
+        UrlError::UnsupportedScheme { .. } => "it does not begin with mysql://",
+        UrlError::UnknownParameter { .. } => "it has a parameter that is not known",
+        UrlError::InvalidParamValue { .. } => "a parameter in it has a value that is not legal",
+        UrlError::FeatureRequired { .. } => "a parameter in it asks for what is not there",
+        _ => "it cannot be read",
+    };
+    format!("{what}; {FORM}")
+}
+
 /// An address without credentials.
 fn shown(options: &Opts) -> String {
     let place = match options.socket() {
@@ -154,7 +166,7 @@ impl fmt::Debug for MySqlGuardBuilder {
         let address = self
             .options
             .as_ref()
-            .map_or_else(|| "(none)".to_owned(), shown);
+            .map_or_else(|_| "(none)".to_owned(), shown);
         f.debug_struct("MySqlGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

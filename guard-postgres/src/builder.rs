@@ -1,5 +1,6 @@
 //! The guard that users name, and its builder.
 
+use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,10 +10,14 @@ use guard_core::{
 };
 use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
 
 use crate::database::{Postgres, THREAD_NAME};
 use crate::number::lock_number;
+
+/// What an address looks like.
+const FORM: &str = "the form is postgres://[user[:password]@]host[:port][/database][?option=value], with what is special \
+                    in a password percent-encoded, or host=… user=… dbname=…";
 
 /// The longest name of an application that the server keeps.
 const MAX_NAME_BYTES: usize = 63;
@@ -34,12 +39,12 @@ impl PostgresSandboxExecutionGuard {
     /// Starts building a guard for the database at `address`: a URL such as `postgres://user@host/database`, or
     /// `host=… user=… dbname=…`.
     pub fn builder(address: &str) -> PostgresGuardBuilder {
-        PostgresGuardBuilder::new(address.parse().ok())
+        PostgresGuardBuilder::new(address.parse().map_err(|error| complaint(&error)))
     }
 
     /// Starts building a guard for the database that `config` connects to.
     pub fn with_config(config: Config) -> PostgresGuardBuilder {
-        PostgresGuardBuilder::new(Some(config))
+        PostgresGuardBuilder::new(Ok(config))
     }
 
     /// The store.
@@ -65,14 +70,14 @@ impl PostgresSandboxExecutionGuard {
 #[must_use = "a builder does nothing until `build`"]
 pub struct PostgresGuardBuilder {
     config: GuardConfig,
-    /// None if the address could not be read.
-    database: Option<Config>,
+    /// What is wrong with the address if it could not be read.
+    database: Result<Config, String>,
     pool_size: u32,
     wait_connections: u32,
 }
 
 impl PostgresGuardBuilder {
-    fn new(database: Option<Config>) -> Self {
+    fn new(database: Result<Config, String>) -> Self {
         Self {
             config: GuardConfig::default(),
             database,
@@ -116,12 +121,15 @@ impl PostgresGuardBuilder {
             operation_timeout: self.config.operation_timeout,
         };
         settings.check()?;
-        let mut database = self.database.ok_or_else(|| {
-            ConfigError::setting(
-                "address",
-                "it is not of the form postgres://[user[:password]@]host[:port][/database]",
-            )
-        })?;
+        let wrong = |reason| ConfigError::setting("address", reason);
+        let mut database = self.database.map_err(wrong)?;
+        if database.get_hosts().is_empty() && database.get_hostaddrs().is_empty() {
+            return Err(wrong(format!("it names no host; {FORM}")));
+        }
+        if database.get_ssl_mode() == SslMode::Require {
+            let reason = "it asks for TLS (`sslmode=require`), which is to come";
+            return Err(wrong(reason.to_owned()));
+        }
         if let Some(owner) = &self.config.owner {
             database.application_name(cut(owner));
         }
@@ -134,6 +142,16 @@ impl PostgresGuardBuilder {
         Ok(PostgresSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
         })
+    }
+}
+
+/// What is wrong with an address. Only fixed words of the client library are told: others may be part of a password
+/// that was not escaped.
+fn complaint(error: &tokio_postgres::Error) -> String {
+    let cause = error.source().map(ToString::to_string);
+    match cause.filter(|cause| cause.starts_with("invalid value for option `")) {
+        Some(cause) => format!("it has an {cause}; {FORM}"),
+        None => format!("it cannot be read, or has an option that is not known; {FORM}"),
     }
 }
 
@@ -166,7 +184,7 @@ impl fmt::Debug for PostgresGuardBuilder {
         let address = self
             .database
             .as_ref()
-            .map_or_else(|| "(none)".to_owned(), shown);
+            .map_or_else(|_| "(none)".to_owned(), shown);
         f.debug_struct("PostgresGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

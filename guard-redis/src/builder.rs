@@ -11,7 +11,7 @@ use guard_core::{
 use r2d2::Pool;
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
 use redis::ConnectionInfo;
-use redis::{Client, IntoConnectionInfo, RedisError};
+use redis::{Client, ErrorKind, IntoConnectionInfo, RedisError};
 
 use crate::fence::counter_name;
 use crate::replicas::Replicas;
@@ -48,14 +48,24 @@ pub struct RedisSandboxExecutionGuard {
 forward_guard!(impl for RedisSandboxExecutionGuard, guard);
 
 impl RedisSandboxExecutionGuard {
-    /// Starts building a guard for the server at `address`: a URL such as `redis://host:6379/0`, or a
-    /// [`redis::ConnectionInfo`]. Connections speak RESP2, whatever protocol the address asks for.
+    /// Starts building a guard for the server at `address`: a URL such as `redis://host:6379/0`, with feature
+    /// `tls-rustls` also `rediss://host:6380/0`, or a [`redis::ConnectionInfo`]. Connections speak RESP2, whatever protocol the address asks for.
     pub fn builder(address: impl IntoConnectionInfo) -> RedisGuardBuilder {
         RedisGuardBuilder::new(address.into_connection_info().map(Source::Address))
     }
 
     /// Starts building a guard over a pool that exists already. The client is used for connections that
-    /// the pool cannot give.
+    /// the pool cannot give. Take client and pool from [`redis`](crate::redis) and [`r2d2`](crate::r2d2), whose
+    /// versions fit.
+    ///
+    /// ```no_run
+    /// use guard_redis::{RedisSandboxExecutionGuard, r2d2::Pool, redis::Client};
+    ///
+    /// let client = Client::open("redis://127.0.0.1/")?;
+    /// let pool = Pool::builder().test_on_check_out(false).build(client.clone())?;
+    /// let guard = RedisSandboxExecutionGuard::from_pool(client, pool).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// How long a checkout blocks then rests on the pool's owner: build it with
     /// `test_on_check_out(false)`, since the pool's own check has no timeout.
@@ -63,9 +73,10 @@ impl RedisSandboxExecutionGuard {
         RedisGuardBuilder::new(Ok(Source::Pool(client.get_connection_info().clone(), pool)))
     }
 
-    /// Starts building a guard for the master that Redis Sentinel calls `master_name`. `sentinels` are some of
-    /// the addresses of its sentinels, with their own credentials if they ask for any; those of the master are
-    /// set with [`credentials`](RedisGuardBuilder::credentials), its database with
+    /// Starts building a guard for the master that Redis Sentinel calls `master_name`. With feature `sentinel`.
+    ///
+    /// `sentinels` are some of the addresses of its sentinels, with their own credentials if they ask for any; those
+    /// of the master are set with [`credentials`](RedisGuardBuilder::credentials), its database with
     /// [`database`](RedisGuardBuilder::database). With `rediss://` addresses the master is reached by TLS, too.
     ///
     /// Every new connection asks the sentinels, so the guard follows a failover. What that can lose is in the
@@ -81,8 +92,10 @@ impl RedisSandboxExecutionGuard {
         )
     }
 
-    /// Starts building a guard for a Redis Cluster. `nodes` are some of its addresses, from which the others are
-    /// learnt; credentials and TLS are for all as they are for the first of these.
+    /// Starts building a guard for a Redis Cluster. With feature `cluster`.
+    ///
+    /// `nodes` are some of its addresses, from which the others are learnt; credentials and TLS are for all as they are
+    /// for the first of these.
     ///
     /// Each slot is on the master of its hash slot, and the guard follows it when that changes. What a failover
     /// can lose is in the crate's documentation.
@@ -107,6 +120,20 @@ impl RedisSandboxExecutionGuard {
     #[must_use]
     pub fn fencing_counter(&self, key: &SandboxIsolationKey) -> String {
         counter_name(&self.slot(key))
+    }
+}
+
+/// What the client library says of an address, if it says anything; its words are fixed and carry nothing of the
+/// address.
+fn complaint(error: &RedisError) -> String {
+    let text = error.to_string();
+    match text.split_once(" - ") {
+        // That it did not parse is said already.
+        Some(("Redis URL did not parse", _)) => String::new(),
+        Some((words, _)) if error.kind() == ErrorKind::InvalidClientConfig => {
+            format!(" ({})", words.to_lowercase())
+        }
+        _ => String::new(),
     }
 }
 
@@ -186,8 +213,8 @@ impl RedisGuardBuilder {
         self
     }
 
-    /// The most connections that operations use at the same moment, to each master in a cluster. Waiting threads hold none, so a few
-    /// serve hundreds of threads. Default 8, at least 1. A pool passed to
+    /// The most connections that operations use at the same moment, to each master in a cluster. Waiting threads
+    /// hold none, so a few serve hundreds of threads. Default 8, at least 1. A pool passed to
     /// [`from_pool`](RedisSandboxExecutionGuard::from_pool) keeps its own size.
     pub const fn pool_size(mut self, size: u32) -> Self {
         self.pool_size = size;
@@ -234,7 +261,7 @@ impl RedisGuardBuilder {
     }
 
     /// The certificates, in PEM, of the authorities whose word counts for the server's certificate, instead of
-    /// those that the operating system trusts. For `rediss://` addresses.
+    /// those that the operating system trusts. With feature `tls-rustls`, for `rediss://` addresses.
     #[cfg(feature = "tls-rustls")]
     pub fn tls_ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.ca_certificate = Some(pem.into());
@@ -242,7 +269,7 @@ impl RedisGuardBuilder {
     }
 
     /// The certificate that the guard shows to the server, with its intermediates if there are any, and its
-    /// private key, both in PEM. For `rediss://` addresses whose server asks for one.
+    /// private key, both in PEM. With feature `tls-rustls`, for `rediss://` addresses whose server asks for one.
     #[cfg(feature = "tls-rustls")]
     pub fn tls_client_certificate(
         mut self,
@@ -274,7 +301,7 @@ impl RedisGuardBuilder {
         let source = self.source.map_err(|error| {
             ConfigError::setting(
                 "address",
-                format!("it is not of the form {FORMS}: {}", error.category()),
+                format!("it is not of the form {FORMS}{}", complaint(&error)),
             )
         })?;
         let capabilities = RedisStore::capabilities(self.fencing, self.wakeups);
@@ -306,7 +333,8 @@ impl RedisGuardBuilder {
 impl fmt::Debug for RedisGuardBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.source.as_ref();
-        let address = address.map_or_else(|_| "(none)".to_owned(), Source::to_string);
+        let shown = |source: &Source| source.shown(self.database);
+        let address = address.map_or_else(|_| "(none)".to_owned(), shown);
         f.debug_struct("RedisGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

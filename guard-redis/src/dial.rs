@@ -12,7 +12,7 @@ use guard_core::{Budget, StoreError};
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
 use crate::connector::{Known, Live};
-use crate::error::{classify, out_of_time};
+use crate::error::{classify, no_tls, out_of_time};
 use crate::session::{Failure, Session};
 use crate::socket::open_within;
 use crate::unanswered::Identity;
@@ -32,19 +32,42 @@ pub(crate) fn dial(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live,
             auth.arg(user);
         }
         auth.arg(password);
-        shake_hands("authenticating", || session.call::<()>(&auth))?;
+        introduce(info, "authenticating", || session.call::<()>(&auth))?;
     }
     if redis.db() != 0 {
         let select = redis::cmd("SELECT").arg(redis.db()).to_owned();
-        shake_hands("selecting the database", || session.call::<()>(&select))?;
+        introduce(info, "selecting the database", || {
+            session.call::<()>(&select)
+        })?;
     }
-    let identity = shake_hands(CONNECTING, || Identity::ask(&mut session, server))?;
+    let identity = introduce(info, CONNECTING, || Identity::ask(&mut session, server))?;
     let since = Instant::now();
     Ok(Live {
         connection,
         known: Known { since, identity },
         timeout: None,
     })
+}
+
+/// A step of the handshake with a server of which little is known. The client library leaves that of TLS to the first
+/// command, so a server that does not understand it is one that does not answer.
+fn introduce<T>(
+    info: &ConnectionInfo,
+    step: &str,
+    call: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, StoreError> {
+    shake_hands(step, || {
+        call().map_err(|failure| match failure {
+            Failure::Connection(error) if error.is_timeout() && is_tls(info) => {
+                Failure::NotSent(no_tls(step, error))
+            }
+            failure => failure,
+        })
+    })
+}
+
+fn is_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 /// A step of the handshake. No command of an operation has been sent yet, so nothing is unknown.
@@ -78,7 +101,7 @@ fn open(info: &ConnectionInfo, budget: Budget) -> Result<Connection, StoreError>
         .to_socket_addrs()
         .map_err(|error| StoreError::transient("resolving the host's name").with_source(error))?
         .collect();
-    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+    if is_tls(info) {
         // The server's certificate must carry the host's name, so the library gets that, and tries the addresses
         // itself, each for the same time.
         return open_at(info.addr().clone(), info, budget, addresses.len().max(1));

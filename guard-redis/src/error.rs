@@ -98,6 +98,15 @@ const fn refused_by_tls(_: &RedisError) -> Option<String> {
     None
 }
 
+/// Nothing came in answer to the first command on a connection by TLS, and so perhaps to its handshake.
+pub(crate) fn no_tls(step: &str, error: RedisError) -> StoreError {
+    StoreError::transient(format!(
+        "{step}: no answer to the TLS handshake or to what followed within the operation timeout; does the server \
+         speak TLS at this port?"
+    ))
+    .with_source(error)
+}
+
 /// The operation's time was over before a step of it could begin.
 pub(crate) fn out_of_time(step: &str) -> StoreError {
     StoreError::transient(format!("{step}: the operation timeout is over"))

@@ -1,6 +1,12 @@
+// Of two definitions of a link the first one counts: here the pages follow the README, elsewhere they are files.
+#![cfg_attr(feature = "tls-rustls", doc = "[TLS]: #tls")]
+#![cfg_attr(feature = "sentinel", doc = "[Sentinel]: #sentinel")]
+#![cfg_attr(feature = "cluster", doc = "[Cluster]: #cluster")]
+#![doc = "[failover]: #what-a-failover-can-lose-and-what-to-set\n"]
 #![doc = include_str!("../README.md")]
-#![doc = include_str!("../docs/sentinel.md")]
-#![doc = include_str!("../docs/cluster.md")]
+#![cfg_attr(feature = "tls-rustls", doc = include_str!("../docs/tls.md"))]
+#![cfg_attr(feature = "sentinel", doc = include_str!("../docs/sentinel.md"))]
+#![cfg_attr(feature = "cluster", doc = include_str!("../docs/cluster.md"))]
 #![doc = include_str!("../docs/failover.md")]
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
@@ -35,10 +41,14 @@ mod wakeups;
 pub use builder::{
     DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,
 };
+/// The rest of the contract, for those who write a store or a guard of their own.
+pub use guard_core;
 pub use guard_core::{
-    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardError, GuardObserver,
-    Holder, Interrupt, IsolationScope, LostEvent, NoopGuard, OutageEvent, RuntimeContext,
-    SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, StoreError,
-    Wait, WaitEvent,
+    CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardConfig, GuardError,
+    GuardObserver, Holder, Interrupt, IsolationScope, KeyPrefix, LOG_TARGET, LeaseToken, LostEvent,
+    NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
+    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, WaitEvent,
 };
 pub use store::RedisStore;
+/// The client library and the pool of [`RedisSandboxExecutionGuard::from_pool`], in the versions that it takes.
+pub use {r2d2, redis};

@@ -1,6 +1,5 @@
 //! Where a guard's builder is told to find the leases, and the first connection there.
 
-use std::fmt;
 use std::sync::Arc;
 
 use guard_core::{Budget, Capabilities, ConfigError, StoreError};
@@ -62,7 +61,7 @@ impl Source {
         replicas: Replicas,
     ) -> Result<RedisStore, ConfigError> {
         let budget = Budget::new(means.line.operation_timeout);
-        let shown = self.to_string();
+        let shown = self.shown(means.database);
         let refuse = |error: StoreError| ConfigError::connect(&shown, error);
         let servers = match self {
             Self::Address(info) => {
@@ -93,7 +92,7 @@ impl Source {
                     return Err(ConfigError::setting("sentinels", "there are none"));
                 }
                 // The sentinels' own credentials are not the master's.
-                let settings = means.settings(RedisConnectionInfo::default());
+                let settings = means.settings(RedisConnectionInfo::default())?;
                 let sentinels = sentinels.into_iter().map(|it| means.secure(it));
                 let sentinels = sentinels.collect::<Result<_, _>>()?;
                 let sentinels = Sentinels::new(sentinels, master_name, settings);
@@ -153,7 +152,7 @@ impl Means {
 
     /// An address with the credentials, the database and the certificates that were set.
     fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
-        let settings = self.settings(info.redis_settings().clone());
+        let settings = self.settings(info.redis_settings().clone())?;
         self.secure(info.set_redis_settings(settings))
     }
 
@@ -169,14 +168,23 @@ impl Means {
         Ok(info)
     }
 
-    fn settings(&self, mut settings: RedisConnectionInfo) -> RedisConnectionInfo {
+    /// The credentials and the database that were set, instead of those that are there.
+    fn settings(
+        &self,
+        mut settings: RedisConnectionInfo,
+    ) -> Result<RedisConnectionInfo, ConfigError> {
         if let Some(Credentials { user, password }) = &self.credentials {
             settings = settings.set_username(user).set_password(password);
         }
         if let Some(database) = self.database {
             settings = settings.set_db(database);
         }
-        settings
+        let database = settings.db();
+        if database < 0 {
+            let reason = format!("{database} is negative, the minimum is 0");
+            return Err(ConfigError::setting("database", reason));
+        }
+        Ok(settings)
     }
 }
 
@@ -207,32 +215,31 @@ fn warn_of_eviction(session: &mut Session<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows addresses without credentials.
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Source {
+    /// The addresses without credentials, and the database: `database` if it was set, else the address's.
+    pub(crate) fn shown(&self, database: Option<i64>) -> String {
         match self {
             Self::Address(info) | Self::Pool(info, _) => {
-                let database = info.redis_settings().db();
-                write!(f, "{} (database {database})", shown(info))
+                let database = database.unwrap_or_else(|| info.redis_settings().db());
+                format!("{} (database {database})", shown(info))
             }
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels, master_name) => {
-                write!(f, "the master {master_name:?} of the sentinels ")?;
-                list(f, sentinels)
+                let (database, sentinels) = (database.unwrap_or_default(), list(sentinels));
+                format!(
+                    "the master {master_name:?} (database {database}) of the sentinels {sentinels}"
+                )
             }
             #[cfg(feature = "cluster")]
-            Self::Cluster(nodes) => {
-                f.write_str("the cluster of ")?;
-                list(f, nodes)
-            }
+            Self::Cluster(nodes) => format!("the cluster of {}", list(nodes)),
         }
     }
 }
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
-fn list(f: &mut fmt::Formatter<'_>, servers: &[ConnectionInfo]) -> fmt::Result {
+fn list(servers: &[ConnectionInfo]) -> String {
     let servers: Vec<_> = servers.iter().map(shown).collect();
-    f.write_str(&servers.join(", "))
+    servers.join(", ")
 }
 
 fn shown(info: &ConnectionInfo) -> String {

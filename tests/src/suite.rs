@@ -160,6 +160,8 @@ fn all() -> impl IntoIterator<Item = Case> {
             a_foreign_holder_is_shown needs Foreigners,
             a_foreign_holder_may_have_no_ttl needs ForeignTokens,
             a_holder_can_be_ended_by_force,
+            a_lease_that_its_own_guard_ends_is_lost_at_once,
+            a_lease_that_was_handed_over_and_is_ended_is_lost_at_once,
         }
         foreign {
             a_foreign_holder_keeps_us_out_until_its_ttl needs ForeignTokens,

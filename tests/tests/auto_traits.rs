@@ -70,3 +70,40 @@ fn an_object_behind_an_arc_runs_work() {
     let answer = guard.run(&key, Wait::not_at_all(), |lease| lease.is_held());
     assert!(answer.is_ok_and(|held| held));
 }
+
+/// What a service meets has a name in the one crate that it depends on, whichever that is.
+#[test]
+fn every_stores_crate_names_what_its_users_meet() {
+    macro_rules! names {
+        ($($store:ident),*) => { $({
+            use $store::{
+                CloseEvent, CloseOutcome, ConfigError, EnterEvent, FencingToken, GuardConfig,
+                GuardError, GuardObserver, Holder, Interrupt, IsolationScope, KeyPrefix, LOG_TARGET,
+                LeaseToken, LostEvent, NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard,
+                SandboxExecutionGuardExt, SandboxIsolationKey, SandboxLease, SlotName, StoreError,
+                Wait, WaitEvent,
+            };
+            fn all<G: GuardObserver + SandboxExecutionGuard + SandboxExecutionGuardExt>(
+                _: (CloseEvent, EnterEvent, LostEvent, OutageEvent, WaitEvent),
+                _: (CloseOutcome, ConfigError, FencingToken, GuardConfig, GuardError, Holder),
+                _: (Interrupt, IsolationScope, KeyPrefix, LeaseToken, NoopGuard, RuntimeContext),
+                _: (SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait<'_>),
+            ) {
+            }
+            struct Both;
+            impl GuardObserver for Both {}
+            impl SandboxExecutionGuard for Both {
+                fn enter(
+                    &self,
+                    _: &SandboxIsolationKey,
+                    _: Wait<'_>,
+                ) -> Result<SandboxLease, GuardError> {
+                    Ok(SandboxLease::noop())
+                }
+            }
+            let _ = all::<Both>;
+            assert_eq!(LOG_TARGET, $store::guard_core::LOG_TARGET);
+        })* };
+    }
+    names!(guard_memory, guard_redis, guard_postgres, guard_mysql);
+}

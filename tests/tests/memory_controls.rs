@@ -69,6 +69,17 @@ fn thirty_minutes_pass_without_a_sleep() {
 }
 
 #[test]
+fn a_bound_of_renewal_without_renewal_is_refused() {
+    let bounded = || builder().max_hold(Duration::from_secs(60));
+    let error = bounded().build().unwrap_err().to_string();
+    assert!(
+        error.contains("max_hold") && error.contains("auto_renew"),
+        "{error}"
+    );
+    assert!(bounded().auto_renew(true).build().is_ok());
+}
+
+#[test]
 fn the_clock_set_forward_wakes_a_waiter() {
     let clock = ManualClock::new();
     let store = MemoryStore::with_clock(clock.clone());

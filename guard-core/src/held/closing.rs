@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::HeldLease;
+use super::{HeldLease, Phase};
 use crate::error::StoreError;
 use crate::gate::Follow;
 use crate::keeper::Doubt;
@@ -110,8 +110,14 @@ impl<S: LeaseStore> HeldLease<S> {
             // This lease did pass the slot on, to an entry that had left.
             return CloseOutcome::Released;
         }
-        log::warn!(
+        // A loss that was noticed was warned of then.
+        let level = match self.state.lock().phase {
+            Phase::Closed { reported: true, .. } => log::Level::Debug,
+            _ => log::Level::Warn,
+        };
+        log::log!(
             target: crate::LOG_TARGET,
+            level,
             "sandbox slot {:?} was no longer this lease's when it was closed: held for {:?}, TTL {:?}",
             self.slot, self.held_for(), self.engine.settings.ttl.get()
         );

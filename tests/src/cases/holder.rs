@@ -1,11 +1,13 @@
 //! What operators learn about who holds a slot.
 
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use guard_core::{CloseOutcome, LeaseToken};
+use guard_core::{CloseOutcome, LeaseToken, SandboxLease};
 
 use crate::backend::Backend;
-use crate::fixture::{Fixture, enter, key};
+use crate::fixture::{Fixture, Guard, PATIENCE, assert_free, enter, key};
+use crate::waiting::Waiting;
 
 /// Before anybody entered, and after everybody left.
 pub(crate) fn a_free_slot_has_no_holder(backend: &dyn Backend) {
@@ -74,6 +76,44 @@ pub(crate) fn a_holder_can_be_ended_by_force(backend: &dyn Backend) {
     drop(enter(&other, &key("a")));
     assert!(lease.renew().is_err() && !lease.is_held());
     assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
+}
+
+/// No renewal, no wake-up and no callback is needed for a guard to know what it did itself.
+pub(crate) fn a_lease_that_its_own_guard_ends_is_lost_at_once(backend: &dyn Backend) {
+    let guard = Fixture::new(backend).guard();
+    let lease = enter(&guard, &key("a"));
+    ends_at_once(&guard, &lease);
+    // Whoever asks to be told is told, too.
+    let lease = enter(&guard, &key("a"));
+    let (tell, told) = mpsc::channel();
+    lease.on_lost(move || tell.send(()).unwrap()).unwrap();
+    ends_at_once(&guard, &lease);
+    told.recv_timeout(PATIENCE).unwrap();
+    // The next one is no concern of a lease that was ended.
+    let next = enter(&guard, &key("a"));
+    assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
+    assert!(next.is_held() && next.renew().is_ok());
+}
+
+/// As one that found the slot free.
+pub(crate) fn a_lease_that_was_handed_over_and_is_ended_is_lost_at_once(backend: &dyn Backend) {
+    let guard = Fixture::new(backend).guard();
+    let lease = enter(&guard, &key("a"));
+    let waiting = {
+        let guard = Arc::clone(&guard);
+        Waiting::start(move || guard.try_enter(&key("a")))
+    };
+    lease.close();
+    ends_at_once(&guard, &waiting.result().unwrap());
+    assert_free(&guard, &key("a"));
+}
+
+#[track_caller]
+fn ends_at_once(guard: &Guard, lease: &SandboxLease) {
+    assert!(lease.is_held());
+    assert!(guard.force_release(&key("a")).unwrap().is_some());
+    assert!(!lease.is_held() && lease.remaining() == Duration::ZERO);
+    assert!(guard.holder(&key("a")).unwrap().is_none());
 }
 
 /// A foreign holder is shown as far as it can be: no owner, no whole token, a TTL only if it has one.

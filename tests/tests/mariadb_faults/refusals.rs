@@ -33,6 +33,23 @@ fn an_address_that_cannot_be_read_is_a_setting() {
 }
 
 #[test]
+fn what_is_wrong_with_an_address_is_said() {
+    for (address, expected) in [
+        ("", "the form is mysql://"),
+        ("mysql://", "the form is mysql://"),
+        ("postgres://root@h/d", "does not begin with mysql://"),
+        ("mysql://root@h?fish=1", "a parameter that is not known"),
+        ("mysql://root@h?tcp_nodelay=fish", "not legal"),
+    ] {
+        let error = MySqlSandboxExecutionGuard::builder(address).build();
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("setting `address`"), "{text}");
+        assert!(text.contains(expected), "{expected} not in {text}");
+        assert!(!text.contains("fish"), "{text}");
+    }
+}
+
+#[test]
 fn wrong_settings_are_refused_by_name() {
     let error = builder(&url(1)).pool_size(0).build().unwrap_err();
     assert!(error.to_string().contains("pool_size"));

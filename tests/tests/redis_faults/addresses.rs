@@ -56,6 +56,37 @@ fn what_is_no_redis_url_is_refused_as_a_setting() {
 }
 
 #[test]
+fn what_is_wrong_with_an_address_is_said_and_no_password_with_it() {
+    for (url, expected) in [
+        ("", "of the form redis"),
+        (
+            "redis://u:hunter2@h/notanumber",
+            "(invalid database number)",
+        ),
+        (
+            "redis://u:hunter2@h/-1",
+            "setting `database`: -1 is negative",
+        ),
+        ("redis://u:hunter2@0.0.0.0", "wildcard"),
+        ("redis//u:hunter2@h", "of the form redis"),
+    ] {
+        let text = everything_said(&refused(url, expected));
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+fn the_database_that_was_set_is_shown_and_a_negative_one_refused() {
+    for topology in ["", "sentinel m "] {
+        let builder = || builder(&format!("{topology}redis://127.0.0.1:1/5"));
+        refused_by(builder().database(7), "database 7");
+        let error = refused_by(builder().database(-1), "setting `database`: -1 is negative");
+        assert!(!error.is_transient(), "{error:?}");
+    }
+    refused("redis://127.0.0.1:1/5", "database 5");
+}
+
+#[test]
 fn a_port_where_nobody_listens_is_refused() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = free.local_addr().unwrap().port();
