@@ -54,11 +54,12 @@ impl Servers {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        match (self, slot) {
-            (Self::One(server), _) => server.wakeups.look(brings, budget, work),
+        match self {
+            Self::One(server) => server.wakeups.look(slot, brings, budget, work),
             #[cfg(feature = "cluster")]
-            (Self::Cluster(cluster), slot) => {
-                cluster.server(slot)?.wakeups.look(brings, budget, work)
+            Self::Cluster(cluster) => {
+                let server = cluster.server(slot)?;
+                server.wakeups.look(slot, brings, budget, work)
             }
         }
     }

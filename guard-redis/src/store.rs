@@ -164,14 +164,27 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
-            match self.servers.look(first, None, budget, work) {
-                None => {}
-                Some(Err(error)) if error.is_unknown() => {}
-                Some(result) => return result,
-            }
+        let watched = leases.iter().any(|(slot, _)| self.servers.is_watched(slot));
+        let pooled = || self.servers.operate(first, "renew", budget, None, work);
+        if !watched {
+            return pooled();
         }
-        self.servers.operate(first, "renew", budget, None, work)
+        or_pooled(self.servers.look(first, None, budget, work), pooled)
+    }
+}
+
+/// What a look on the tracked connection came to, or else a repetition by the pool.
+fn or_pooled<T>(
+    look: Option<Result<T, StoreError>>,
+    pooled: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    match look {
+        // It may still take effect: without an answer to the repetition it stays unknown.
+        Some(Err(error)) if error.is_unknown() => {
+            pooled().map_err(StoreError::with_unknown_outcome)
+        }
+        Some(result) => result,
+        None => pooled(),
     }
 }
 
@@ -191,27 +204,18 @@ impl LeaseStore for RedisStore {
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
         let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
-        let mut doubt = false;
-        if inner.servers.is_watched(slot) {
-            match inner.servers.look(slot, Some(token), budget, take) {
-                Some(Err(error)) if error.is_unknown() => doubt = true,
-                Some(result) => return result,
-                None => {}
-            }
+        let pooled = || {
+            inner
+                .servers
+                .operate(slot, "acquire", budget, Some(token), |session| {
+                    inner.take.run_if_free(session, slot, token, ttl)
+                })
+        };
+        if !inner.servers.is_watched(slot) {
+            return pooled();
         }
-        let result = inner
-            .servers
-            .operate(slot, "acquire", budget, Some(token), |session| {
-                inner.take.run_if_free(session, slot, token, ttl)
-            });
-        // The look that failed may still take effect: without an answer to this it stays unknown.
-        result.map_err(|error| {
-            if doubt {
-                error.with_unknown_outcome()
-            } else {
-                error
-            }
-        })
+        let look = inner.servers.look(slot, Some(token), budget, take);
+        or_pooled(look, pooled)
     }
 
     fn renew(

@@ -24,6 +24,7 @@ use guard_core::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::builder::Wakeups;
+use crate::dial::share;
 use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
 use crate::route::Route;
@@ -145,11 +146,12 @@ impl WakeupLine {
     /// Works on the tracked connection: see [`Line::look`].
     pub(crate) fn look<T>(
         &self,
+        slot: &SlotName,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        self.line.look(brings, budget, work)
+        self.line.look(slot, brings, budget, work)
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -195,10 +197,11 @@ impl Line {
     }
 
     /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
-    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
-    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    /// if there is none, or it is in use for long: there is the pool. `brings` is the token that the work may
+    /// put into a slot.
     pub(crate) fn look<T>(
         &self,
+        slot: &SlotName,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
@@ -207,7 +210,14 @@ impl Line {
             session.may_be_demoted = self.route.moves();
             work(session)
         };
-        match self.tracked.use_within(half_of(budget), work)? {
+        let Some(result) = self.tracked.use_soon(budget, work) else {
+            if !self.tracked.is_down() {
+                // A look by the pool registers nothing: another one is to follow it.
+                self.interests.wake(slot);
+            }
+            return None;
+        };
+        match result {
             Ok(value) => Some(Ok(value)),
             // The pool finds the right server at once.
             Err((failure, _)) if failure.is_misdirection() => None,
@@ -231,7 +241,7 @@ impl Line {
     pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
         for waiter in self.interests.of(slot) {
             waiter.waker.look(|token, ttl, budget| {
-                let half = half_of(budget);
+                let half = share(budget, 2);
                 self.begin_look(&waiter, slot.clone(), token.clone(), ttl, half)
             });
         }
@@ -319,11 +329,6 @@ impl Line {
             self.stopping.wait_for(&mut stop, time);
         }
     }
-}
-
-/// What the tracked connection gets of an operation's time: should this one hang, there are others.
-fn half_of(budget: Budget) -> Budget {
-    Budget::new(budget.remaining() / 2)
 }
 
 /// A waiter's watch.
