@@ -55,11 +55,24 @@ impl Servers {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         match self {
-            Self::One(server) => server.wakeups.look(slot, brings, budget, work),
+            Self::One(server) => server.wakeups.look(brings, budget, work),
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
                 let server = cluster.server(slot)?;
-                server.wakeups.look(slot, brings, budget, work)
+                server.wakeups.look(brings, budget, work)
+            }
+        }
+    }
+
+    /// See [`WakeupLine::look_again`].
+    pub(crate) fn look_again(&self, slot: &SlotName) {
+        match self {
+            Self::One(server) => server.wakeups.look_again(slot),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                if let Some(server) = cluster.server(slot) {
+                    server.wakeups.look_again(slot);
+                }
             }
         }
     }

@@ -215,6 +215,9 @@ impl LeaseStore for RedisStore {
             return pooled();
         }
         let look = inner.servers.look(slot, Some(token), budget, take);
+        if look.is_none() {
+            inner.servers.look_again(slot);
+        }
         or_pooled(look, pooled)
     }
 
@@ -337,10 +340,12 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.servers.is_watched(slot)
-            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
-        {
-            return Ok(holder);
+        if inner.servers.is_watched(slot) {
+            match inner.servers.look(slot, None, budget, ask) {
+                Some(Ok(holder)) => return Ok(holder),
+                Some(Err(_)) => {}
+                None => inner.servers.look_again(slot),
+            }
         }
         inner.servers.operate(slot, "holder", budget, None, ask)
     }

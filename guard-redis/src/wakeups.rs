@@ -146,12 +146,19 @@ impl WakeupLine {
     /// Works on the tracked connection: see [`Line::look`].
     pub(crate) fn look<T>(
         &self,
-        slot: &SlotName,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        self.line.look(slot, brings, budget, work)
+        self.line.look(brings, budget, work)
+    }
+
+    /// Lets who watches `slot` look again after a look that goes by the pool, which registers nothing. Where the
+    /// tracked connection is gone, its successor does so.
+    pub(crate) fn look_again(&self, slot: &SlotName) {
+        if !self.line.tracked.is_down() {
+            self.line.interests.wake(slot);
+        }
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -201,7 +208,6 @@ impl Line {
     /// put into a slot.
     pub(crate) fn look<T>(
         &self,
-        slot: &SlotName,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
@@ -210,14 +216,7 @@ impl Line {
             session.may_be_demoted = self.route.moves();
             work(session)
         };
-        let Some(result) = self.tracked.use_soon(budget, work) else {
-            if !self.tracked.is_down() {
-                // A look by the pool registers nothing: another one is to follow it.
-                self.interests.wake(slot);
-            }
-            return None;
-        };
-        match result {
+        match self.tracked.use_soon(budget, work)? {
             Ok(value) => Some(Ok(value)),
             // The pool finds the right server at once.
             Err((failure, _)) if failure.is_misdirection() => None,

@@ -81,3 +81,27 @@ fn who_looked_by_the_pool_is_told_of_changes_again() {
     scene.free("other");
     enters_within(SOON, other).close();
 }
+
+#[test]
+fn a_crowd_that_queues_for_the_tracked_connection_is_told_of_changes_all_the_same() {
+    const CROWD: usize = 100;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
+    let guard = RedisSandboxExecutionGuard::builder(proxy.url())
+        .retry_interval(NEVER)
+        .build()
+        .unwrap();
+    let keys: Vec<_> = (0..CROWD).map(|number| key(&number.to_string())).collect();
+    for key in &keys {
+        hold(&server, &guard, key);
+    }
+    // One look at a time makes a queue that is longer than anybody waits in it.
+    proxy.delay(Duration::from_millis(5));
+    let waiters: Vec<_> = keys.iter().map(|key| wait(&guard, key)).collect();
+    until_watched(&server, CROWD);
+    proxy.delay(Duration::ZERO);
+    for (key, waiter) in keys.iter().zip(waiters) {
+        free(&server, &guard, key);
+        enters_within(SOON, waiter).close();
+    }
+}
