@@ -134,6 +134,7 @@ fn make_grant<S: LeaseStore>(
     Grant {
         token,
         fencing,
+        sent,
         at: engine.clock.now(),
         deadline: after(sent, engine.settings.ttl.validity()),
         row: Row::begin(contested),
@@ -231,7 +232,7 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn attempt(&self, mut attempts: Attempts) -> Verdict {
         let verdict = self.attempt_until_decided(&mut attempts);
         if let Some(watch) = attempts.watch {
-            // An attempt that brought the verdict may have taken long: the end of its watch comes out of the same budget.
+            // The attempt that brought the verdict may have taken long: both share one operation's time.
             let start = attempts.asked.unwrap_or_else(Instant::now);
             let timeout = self.engine.settings.operation_timeout;
             watch.end(Budget::starting(start, timeout));
@@ -248,6 +249,8 @@ impl<S: LeaseStore> Entry<'_, S> {
             if self.is_late() {
                 return self.waiter.conclude(Verdict::TimedOut);
             }
+            // The slot is most likely held still: the first look is made to be told of its next change.
+            attempts.watch = self.watch();
         }
         loop {
             let (if_late, pause, invites) = match self.attempt_once(attempts) {
@@ -365,8 +368,7 @@ impl<S: LeaseStore> Entry<'_, S> {
         }
         attempts.woken_in_vain = attempts.woken.then(Instant::now);
         if attempts.watch.is_none() && !self.is_late() {
-            let waker = Waker::of_entry(self.waiter, Arc::clone(&engine.look_terms));
-            attempts.watch = engine.store.watch(self.slot, &waker);
+            attempts.watch = self.watch();
             if attempts.watch.as_ref().is_some_and(Watch::is_healthy) {
                 // What happened between the look and the watch has to be looked for.
                 return Next::Pause(Duration::ZERO);
@@ -385,6 +387,11 @@ impl<S: LeaseStore> Entry<'_, S> {
         } else {
             Next::Pause(pause)
         }
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let waker = Waker::of_entry(self.waiter, Arc::clone(&self.engine.look_terms));
+        self.engine.store.watch(self.slot, &waker)
     }
 
     fn failed(&self, attempts: &mut Attempts, error: StoreError) -> Next {

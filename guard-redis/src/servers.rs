@@ -54,10 +54,10 @@ impl Servers {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        match self {
-            Self::One(server) => server.wakeups.look(brings, budget, work),
+        match (self, slot) {
+            (Self::One(server), _) => server.wakeups.look(brings, budget, work),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => {
+            (Self::Cluster(cluster), slot) => {
                 let server = cluster.server(slot)?;
                 server.wakeups.look(brings, budget, work)
             }
@@ -73,6 +73,23 @@ impl Servers {
                 if let Some(server) = cluster.server(slot) {
                     server.wakeups.look_again(slot);
                 }
+            }
+        }
+    }
+
+    /// Changes slots on the tracked connection of the server that has `slot`: see [`WakeupLine::change`].
+    pub(crate) fn change<T>(
+        &self,
+        slot: &SlotName,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        match (self, slot) {
+            (Self::One(server), _) => server.wakeups.change(brings, budget, work),
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(cluster), slot) => {
+                cluster.server(slot)?.wakeups.change(brings, budget, work)
             }
         }
     }

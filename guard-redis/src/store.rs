@@ -74,6 +74,33 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Does an idempotent operation on a connection of the pool, unless the tracked connection has `answered`
+    /// it.
+    fn operate<T>(
+        &self,
+        answered: Option<Result<T, StoreError>>,
+        slot: &SlotName,
+        name: &'static str,
+        budget: Budget,
+        brings: Option<&LeaseToken>,
+        work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let doubt = match answered {
+            None => false,
+            Some(Err(error)) if error.is_unknown() => true,
+            Some(result) => return result,
+        };
+        let result = self.servers.operate(slot, name, budget, brings, work);
+        // What failed there may still take effect: without an answer to this it stays unknown.
+        result.map_err(|error| {
+            if doubt {
+                error.with_unknown_outcome()
+            } else {
+                error
+            }
+        })
+    }
+
     /// Passes the slot on and has it acknowledged.
     fn swap(
         &self,
@@ -164,27 +191,12 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        let watched = leases.iter().any(|(slot, _)| self.servers.is_watched(slot));
-        let pooled = || self.servers.operate(first, "renew", budget, None, work);
-        if !watched {
-            return pooled();
-        }
-        or_pooled(self.servers.look(first, None, budget, work), pooled)
-    }
-}
-
-/// What a look on the tracked connection came to, or else a repetition by the pool.
-fn or_pooled<T>(
-    look: Option<Result<T, StoreError>>,
-    pooled: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    match look {
-        // It may still take effect: without an answer to the repetition it stays unknown.
-        Some(Err(error)) if error.is_unknown() => {
-            pooled().map_err(StoreError::with_unknown_outcome)
-        }
-        Some(result) => result,
-        None => pooled(),
+        let answered = if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
+            self.servers.look(first, None, budget, work)
+        } else {
+            None
+        };
+        self.operate(answered, first, "renew", budget, None, work)
     }
 }
 
@@ -203,22 +215,20 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
-        let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
-        let pooled = || {
-            inner
-                .servers
-                .operate(slot, "acquire", budget, Some(token), |session| {
-                    inner.take.run_if_free(session, slot, token, ttl)
-                })
+        let answered = if inner.servers.is_watched(slot) {
+            let look = inner.servers.look(slot, Some(token), budget, |session| {
+                inner.take.run(session, slot, token, ttl)
+            });
+            if look.is_none() {
+                inner.servers.look_again(slot);
+            }
+            look
+        } else {
+            None
         };
-        if !inner.servers.is_watched(slot) {
-            return pooled();
-        }
-        let look = inner.servers.look(slot, Some(token), budget, take);
-        if look.is_none() {
-            inner.servers.look_again(slot);
-        }
-        or_pooled(look, pooled)
+        inner.operate(answered, slot, "acquire", budget, Some(token), |session| {
+            inner.take.run_if_free(session, slot, token, ttl)
+        })
     }
 
     fn renew(
@@ -308,18 +318,23 @@ impl LeaseStore for RedisStore {
     ) -> Result<HandedOver, StoreError> {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(from);
-        let handed = inner
-            .servers
-            .operate(slot, "hand over", budget, Some(to), |session| {
-                if !inner.unanswered.settle(&suspects, session)? {
-                    return Ok(None);
-                }
-                let handed = inner.swap(session, slot, [from, to], ttl)?;
-                if handed == HandedOver::NotHeld {
-                    session.confirm()?;
-                }
-                Ok(Some(handed))
-            })?;
+        let work = |session: &mut Session<'_>| {
+            if !inner.unanswered.settle(&suspects, session)? {
+                return Ok(None);
+            }
+            let handed = inner.swap(session, slot, [from, to], ttl)?;
+            if handed == HandedOver::NotHeld {
+                session.confirm()?;
+            }
+            Ok(Some(handed))
+        };
+        // On the tracked connection it does not wake this process, which is told of the slot's changes.
+        let answered = if suspects.is_empty() && inner.servers.is_watched(slot) {
+            inner.servers.change(slot, Some(to), budget, work)
+        } else {
+            None
+        };
+        let handed = inner.operate(answered, slot, "hand over", budget, Some(to), work)?;
         let handed = handed.ok_or_else(not_final)?;
         inner.unanswered.forget(from);
         Ok(handed)
