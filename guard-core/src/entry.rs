@@ -206,6 +206,8 @@ struct Attempts {
     answer: Option<Answer>,
     backoff: Backoff,
     watch: Option<Watch>,
+    /// When the last attempt was made, until the entry pauses after it.
+    asked: Option<Instant>,
     /// Whether a wake-up caused the next look.
     woken: bool,
     /// When a look that a wake-up caused last found the slot held.
@@ -229,8 +231,19 @@ enum Next {
 }
 
 impl<S: LeaseStore> Entry<'_, S> {
-    /// Attempts until there is a verdict. The entry is in front of its gate.
+    /// Attempts until there is a verdict, and ends the watch. The entry is in front of its gate.
     fn attempt(&self, mut attempts: Attempts) -> Verdict {
+        let verdict = self.attempt_until_decided(&mut attempts);
+        if let Some(watch) = attempts.watch {
+            // The attempt that brought the verdict may have taken long: both share one operation's time.
+            let start = attempts.asked.unwrap_or_else(Instant::now);
+            let timeout = self.engine.settings.operation_timeout;
+            watch.end(Budget::starting(start, timeout));
+        }
+        verdict
+    }
+
+    fn attempt_until_decided(&self, attempts: &mut Attempts) -> Verdict {
         if self.waiter.expects_hand_over() {
             attempts.woken = self.waiter.pause(pause_until(LOOK_SPACING, self.deadline));
             if let Some(verdict) = self.waiter.verdict() {
@@ -243,7 +256,7 @@ impl<S: LeaseStore> Entry<'_, S> {
             attempts.watch = self.watch();
         }
         loop {
-            let (if_late, pause, invites) = match self.attempt_once(&mut attempts) {
+            let (if_late, pause, invites) = match self.attempt_once(attempts) {
                 Next::End(verdict) => return self.waiter.conclude(verdict),
                 Next::Pause(pause) => (Verdict::TimedOut, pause, false),
                 Next::PauseForLook(pause) => (Verdict::TimedOut, pause, true),
@@ -252,6 +265,7 @@ impl<S: LeaseStore> Entry<'_, S> {
             if self.is_late() {
                 return self.waiter.conclude(if_late);
             }
+            attempts.asked = None;
             let until = pause_until(pause, self.deadline);
             // A holder may change its slot often: this bounds what looks in vain cost the store.
             let spaced = attempts
@@ -273,6 +287,7 @@ impl<S: LeaseStore> Entry<'_, S> {
                             continue;
                         }
                         // It may have taken long: whether there is time for another one is asked first.
+                        attempts.asked = Some(asked);
                         if self.is_late() {
                             return self.waiter.conclude(Verdict::TimedOut);
                         }
@@ -305,6 +320,7 @@ impl<S: LeaseStore> Entry<'_, S> {
             .answer
             .take()
             .unwrap_or_else(|| ask(engine, self.slot, &token, now));
+        attempts.asked = Some(asked);
         match result {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);

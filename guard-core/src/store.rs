@@ -351,6 +351,13 @@ pub trait Registration: Send {
     fn is_healthy(&self) -> bool {
         true
     }
+
+    /// Does what the end of the registration takes at the store, within the budget, which may be what a failed
+    /// look has left; what cannot be done in time is done later. The guard calls it before it drops a waiter's
+    /// registration.
+    fn end(&mut self, budget: Budget) {
+        let _ = budget;
+    }
 }
 
 /// A registration made by [`LeaseStore::watch`]; dropping it ends it.
@@ -367,6 +374,11 @@ impl Watch {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.0.is_healthy()
+    }
+
+    /// Ends it within the budget.
+    pub fn end(mut self, budget: Budget) {
+        self.0.end(budget);
     }
 }
 

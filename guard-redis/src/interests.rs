@@ -63,7 +63,6 @@ impl Interests {
     }
 
     /// Wakes the waiters of a slot.
-    #[cfg(feature = "cluster")]
     pub(crate) fn wake(&self, slot: &SlotName) {
         let waiters = self.of(slot);
         waiters.into_iter().for_each(|waiter| waiter.waker.wake());

@@ -58,7 +58,21 @@ impl Servers {
             (Self::One(server), _) => server.wakeups.look(brings, budget, work),
             #[cfg(feature = "cluster")]
             (Self::Cluster(cluster), slot) => {
-                cluster.server(slot)?.wakeups.look(brings, budget, work)
+                let server = cluster.server(slot)?;
+                server.wakeups.look(brings, budget, work)
+            }
+        }
+    }
+
+    /// See [`WakeupLine::look_again`].
+    pub(crate) fn look_again(&self, slot: &SlotName) {
+        match self {
+            Self::One(server) => server.wakeups.look_again(slot),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                if let Some(server) = cluster.server(slot) {
+                    server.wakeups.look_again(slot);
+                }
             }
         }
     }

@@ -216,9 +216,13 @@ impl LeaseStore for RedisStore {
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
         let answered = if inner.servers.is_watched(slot) {
-            inner.servers.look(slot, Some(token), budget, |session| {
+            let look = inner.servers.look(slot, Some(token), budget, |session| {
                 inner.take.run(session, slot, token, ttl)
-            })
+            });
+            if look.is_none() {
+                inner.servers.look_again(slot);
+            }
+            look
         } else {
             None
         };
@@ -351,10 +355,12 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.servers.is_watched(slot)
-            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
-        {
-            return Ok(holder);
+        if inner.servers.is_watched(slot) {
+            match inner.servers.look(slot, None, budget, ask) {
+                Some(Ok(holder)) => return Ok(holder),
+                Some(Err(_)) => {}
+                None => inner.servers.look_again(slot),
+            }
         }
         inner.servers.operate(slot, "holder", budget, None, ask)
     }

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use guard_core::{Budget, StoreError};
+use guard_core::Budget;
 use parking_lot::{Condvar, Mutex};
 use redis::Cmd;
 
 use crate::connector::Live;
+use crate::dial::share;
 use crate::error::out_of_time;
 use crate::session::{Failure, Session};
 use crate::unanswered::Identity;
+
+/// Which part of its time an operation waits for the connection: after that it does without.
+const PATIENCE: usize = 8;
 
 /// One connection that is used by one look at a time.
 #[derive(Default)]
@@ -55,17 +59,16 @@ impl Tracked {
         matches!(self.state.lock().place, Place::Down)
     }
 
-    /// Works on the connection as soon as it is free; `None` if there is none. A failure of the connection
-    /// comes with its identity.
-    pub(crate) fn use_within<T>(
+    /// Works on the connection, within half of what is then left of the budget: should this one connection
+    /// hang, there are others for the rest. `None` if there is none, or it does not come free soon. A failure
+    /// of the connection comes with its identity.
+    pub(crate) fn use_soon<T>(
         &self,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, (Failure, Option<Identity>)>> {
-        match self.check_out(budget)? {
-            Ok((live, generation)) => Some(self.use_now(live, generation, budget, work)),
-            Err(error) => Some(Err((Failure::NotSent(error), None))),
-        }
+        let (live, generation) = self.check_out(share(budget, PATIENCE))?;
+        Some(self.use_now(live, generation, share(budget, 2), work))
     }
 
     fn use_now<T>(
@@ -107,7 +110,7 @@ impl Tracked {
         }
     }
 
-    /// Like [`use_within`](Self::use_within), but `None` too if the connection is in use.
+    /// Works on the connection; `None` if there is none, or it is in use.
     pub(crate) fn use_if_idle<T>(
         &self,
         budget: Budget,
@@ -147,22 +150,20 @@ impl Tracked {
         }
     }
 
-    fn check_out(&self, budget: Budget) -> Option<Result<(Box<Live>, u64), StoreError>> {
+    fn check_out(&self, patience: Budget) -> Option<(Box<Live>, u64)> {
         let mut state = self.state.lock();
         loop {
             match std::mem::replace(&mut state.place, Place::Busy) {
-                Place::Idle(live) => return Some(Ok((live, state.generation))),
+                Place::Idle(live) => return Some((live, state.generation)),
                 Place::Down => {
                     state.place = Place::Down;
                     return None;
                 }
                 Place::Busy => {
-                    if self
-                        .changed
-                        .wait_until(&mut state, budget.deadline())
-                        .timed_out()
-                    {
-                        return Some(Err(out_of_time("waiting for the tracked connection")));
+                    let wait = self.changed.wait_until(&mut state, patience.deadline());
+                    // It may have come free at the last moment.
+                    if wait.timed_out() && !matches!(state.place, Place::Idle(_)) {
+                        return None;
                     }
                 }
             }

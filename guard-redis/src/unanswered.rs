@@ -9,16 +9,15 @@
 //! could take effect if it became the master again; so its connection is ended there, not on the new master.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, LeaseToken, StoreError};
+use guard_core::{Budget, LeaseToken};
 use parking_lot::Mutex;
-use redis::{ConnectionInfo, RedisError, cmd};
+use redis::{ConnectionInfo, cmd};
 
-use crate::dial::dial;
+use crate::dial::{dial, share};
 use crate::error::is_not_allowed;
 use crate::session::{Failure, Session};
 
@@ -67,7 +66,7 @@ impl Identity {
 }
 
 /// What part of a release's time may be spent on a server that is not the slot's any more.
-const PARTS: u32 = 4;
+const PARTS: usize = 4;
 
 /// A connection on which a command went unanswered.
 #[derive(Clone, Debug)]
@@ -173,22 +172,14 @@ fn kill(identity: &Identity, session: &mut Session<'_>) -> Result<bool, Failure>
 }
 
 /// Ends a connection on a server that is not the slot's any more, in a part of the budget; answers whether it
-/// is gone for sure.
+/// is gone for sure. A server that cannot be reached may live all the same, even if the connection is refused: so
+/// does a firewall that came between, or the address of a service whose server is not ready.
 fn end_elsewhere(identity: &Identity, budget: Budget) -> bool {
-    let part = Budget::new(budget.remaining() / PARTS);
-    match dial(&identity.server, part) {
-        Ok(mut live) => {
-            let mut session = Session::of(&mut live, part);
-            kill(identity, &mut session).unwrap_or(false)
-        }
-        // Nobody listens: the server is gone, and its connections with it.
-        Err(error) => is_refusal(&error),
-    }
-}
-
-fn is_refusal(error: &StoreError) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref());
-    cause.is_some_and(RedisError::is_connection_refusal)
+    let part = share(budget, PARTS);
+    dial(&identity.server, part).is_ok_and(|mut live| {
+        let mut session = Session::of(&mut live, part);
+        kill(identity, &mut session).unwrap_or(false)
+    })
 }
 
 #[cfg(test)]

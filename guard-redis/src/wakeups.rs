@@ -24,6 +24,7 @@ use guard_core::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::builder::Wakeups;
+use crate::dial::share;
 use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
 use crate::route::Route;
@@ -152,6 +153,14 @@ impl WakeupLine {
         self.line.look(brings, budget, work)
     }
 
+    /// Lets who watches `slot` look again after a look that goes by the pool, which registers nothing. Where the
+    /// tracked connection is gone, its successor does so.
+    pub(crate) fn look_again(&self, slot: &SlotName) {
+        if !self.line.tracked.is_down() {
+            self.line.interests.wake(slot);
+        }
+    }
+
     /// Works on the tracked connection: see [`Line::change`].
     pub(crate) fn change<T>(
         &self,
@@ -205,8 +214,8 @@ impl Line {
     }
 
     /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
-    /// if there is none. It gets half of the time that is left: should this one connection hang, there is
-    /// the pool for the rest. `brings` is the token that the work may put into a slot.
+    /// if there is none, or it is in use for long: there is the pool. `brings` is the token that the work may
+    /// put into a slot.
     pub(crate) fn look<T>(
         &self,
         brings: Option<&LeaseToken>,
@@ -214,7 +223,7 @@ impl Line {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         let work = |session: &mut Session<'_>| self.work(session, work);
-        let result = self.tracked.use_within(half_of(budget), work)?;
+        let result = self.tracked.use_soon(budget, work)?;
         self.judge(brings, result)
     }
 
@@ -227,7 +236,7 @@ impl Line {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         let work = |session: &mut Session<'_>| self.work(session, work);
-        let result = self.tracked.use_if_idle(half_of(budget), work)?;
+        let result = self.tracked.use_if_idle(share(budget, 2), work)?;
         self.judge(brings, result)
     }
 
@@ -270,7 +279,7 @@ impl Line {
     pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
         for waiter in self.interests.of(slot) {
             waiter.waker.look(|token, ttl, budget| {
-                let half = half_of(budget);
+                let half = share(budget, 2);
                 self.begin_look(&waiter, slot.clone(), token.clone(), ttl, half)
             });
         }
@@ -358,11 +367,6 @@ impl Line {
             self.stopping.wait_for(&mut stop, time);
         }
     }
-}
-
-/// What the tracked connection gets of an operation's time: should this one hang, there are others.
-fn half_of(budget: Budget) -> Budget {
-    Budget::new(budget.remaining() / 2)
 }
 
 /// A waiter's watch.

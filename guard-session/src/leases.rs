@@ -49,7 +49,8 @@ impl<S: Session> Leases<S> {
         drop(replaced);
     }
 
-    /// Binds a session from `from` to `to`.
+    /// Binds a session from `from` to `to`. To be called with the session in use: so whoever has waited for the
+    /// session can tell by [`carries`](Self::carries) whether it is still the same lease's.
     pub(crate) fn rebind(&self, bound: &Arc<Bound<S>>, from: &LeaseToken, to: &LeaseToken) {
         let mut state = self.state.lock();
         state.by_token.remove(from);
@@ -63,6 +64,13 @@ impl<S: Session> Leases<S> {
         let state = self.state.lock();
         let bound = state.by_token.get(token)?;
         (bound.slot == *slot).then(|| Arc::clone(bound))
+    }
+
+    /// Whether `bound` carries `token`'s lease.
+    pub(crate) fn carries(&self, bound: &Arc<Bound<S>>, token: &LeaseToken) -> bool {
+        let state = self.state.lock();
+        let carrying = state.by_token.get(token);
+        carrying.is_some_and(|carrying| Arc::ptr_eq(carrying, bound))
     }
 
     pub(crate) fn remove(&self, token: &LeaseToken) {

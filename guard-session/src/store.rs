@@ -111,19 +111,34 @@ impl<D: Database> SessionStore<D> {
     }
 }
 
-/// The session of a lease, in use: it lives as long as can be known.
-type Living<'a, S> = MutexGuard<'a, Option<S>>;
+/// Where the session of a lease is, in use.
+type Place<'a, S> = MutexGuard<'a, Option<S>>;
 
 impl<D: Database> Inner<D> {
-    /// Asks the session of a lease whether it lives; `None` if it does not, and is no lease's any more.
-    fn ask<'a>(
+    /// The session of a lease, as soon as nobody uses it; `None` if by then it carries that lease no more.
+    fn session_of<'a>(
         &self,
-        bound: &'a Bound<D::Session>,
+        bound: &'a Arc<Bound<D::Session>>,
         token: &LeaseToken,
         budget: Budget,
-    ) -> Result<Option<Living<'a, D::Session>>, StoreError> {
-        let Some(mut place) = bound.session.try_lock_until(budget.deadline()) else {
-            return Err(in_use());
+    ) -> Result<Option<Place<'a, D::Session>>, StoreError> {
+        let Some(place) = bound.session.try_lock_until(budget.deadline()) else {
+            return Err(StoreError::transient(
+                "another statement on the lease's session takes too long",
+            ));
+        };
+        Ok(self.leases.carries(bound, token).then_some(place))
+    }
+
+    /// Asks the session of a lease whether it lives; `None` if it does not, or is not that lease's any more.
+    fn ask<'a>(
+        &self,
+        bound: &'a Arc<Bound<D::Session>>,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Option<Place<'a, D::Session>>, StoreError> {
+        let Some(mut place) = self.session_of(bound, token, budget)? else {
+            return Ok(None);
         };
         let Some(session) = place.as_mut() else {
             self.leases.remove(token);
@@ -192,10 +207,6 @@ const fn released(ended: bool) -> Released {
     }
 }
 
-fn in_use() -> StoreError {
-    StoreError::transient("another statement on the lease's session takes too long")
-}
-
 impl<D: Database> LeaseStore for SessionStore<D> {
     fn acquire(
         &self,
@@ -260,10 +271,9 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         if let Some(id) = SessionId::of(token) {
             return inner.force(slot, &id, budget);
         }
-        if let Some(bound) = inner.leases.get(slot, token) {
-            let Some(mut place) = bound.session.try_lock_until(budget.deadline()) else {
-                return Err(in_use());
-            };
+        if let Some(bound) = inner.leases.get(slot, token)
+            && let Some(mut place) = inner.session_of(&bound, token, budget)?
+        {
             let Some(mut session) = place.take() else {
                 return inner.settle(token, budget);
             };
@@ -347,8 +357,7 @@ impl<D: Database> LeaseStore for SessionStore<D> {
 
 impl<D: Database> Drop for Inner<D> {
     fn drop(&mut self) {
-        self.waits
-            .stop(Budget::new(self.links.operation_timeout).deadline());
+        self.waits.stop(Budget::new(self.links.operation_timeout));
     }
 }
 

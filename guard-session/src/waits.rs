@@ -138,16 +138,18 @@ impl<D: Database> Waits<D> {
             state.threads += 1;
             thread
         };
-        let (waits, name) = (Arc::clone(self), slot.clone());
+        let mut working = Working {
+            waits: Arc::clone(self),
+            slot: slot.clone(),
+            thread,
+            session: None,
+        };
+        // A thread that cannot be started drops it too.
         let started = thread::Builder::new()
             .name(THREAD_NAME.to_owned())
-            .spawn(move || {
-                waits.work(&name, thread);
-                waits.leave(&name, thread);
-            });
+            .spawn(move || working.run());
         if let Err(error) = started {
             log::warn!(target: LOG_TARGET, "no thread to wait for sandbox slot {slot:?}: {error}");
-            self.leave(slot, thread);
         }
     }
 
@@ -172,46 +174,6 @@ impl<D: Database> Waits<D> {
         match phase {
             Phase::Won(_, session) => Some(session),
             _ => None,
-        }
-    }
-
-    /// The thread's work: until the slot is claimed, nobody waits for it any more, or the session fails.
-    fn work(&self, slot: &SlotName, thread: u64) {
-        let mut session = match self.links.take(Budget::new(self.links.operation_timeout)) {
-            Ok(link) => link.into_session(),
-            Err(error) => {
-                return log::debug!(
-                    target: LOG_TARGET,
-                    "no session to wait for sandbox slot {slot:?}, polling: {error}"
-                );
-            }
-        };
-        if !self.block(slot, thread, session.id()) {
-            return self.links.keep(session);
-        }
-        loop {
-            let time = LOCK_SLICE.saturating_add(self.links.operation_timeout);
-            match session.lock(slot, Budget::new(time)) {
-                Ok(true) => {
-                    session = match self.offer(slot, thread, session) {
-                        None => return,
-                        // Woken and not come: others get their turn, and then this one waits again.
-                        Some(unclaimed) => unclaimed,
-                    };
-                    let budget = Budget::new(self.links.operation_timeout);
-                    if let Err(failure) = session.unlock(slot, budget) {
-                        // Whoever ends the waiting just now ends no session that is not blocked.
-                        self.links.ghosts.add(session.id().clone(), slot, None);
-                        return self.failed(slot, thread, session, failure);
-                    }
-                }
-                Ok(false) => {}
-                Err(failure) => return self.failed(slot, thread, session, failure),
-            }
-            if !self.block(slot, thread, session.id()) {
-                // Whoever ended the waiting may be ending this session just now: it is not used again.
-                return;
-            }
         }
     }
 
@@ -257,33 +219,19 @@ impl<D: Database> Waits<D> {
         }
     }
 
-    fn failed(&self, slot: &SlotName, thread: u64, session: D::Session, failure: Failure) {
-        let wanted = self.state.lock().of(slot, thread).is_some();
-        if wanted {
-            if !matches!(failure, Failure::Answer(_)) {
-                self.links.ghosts.add(session.id().clone(), slot, None);
-            }
-            let error = failure.into_store_error();
-            log::debug!(
-                target: LOG_TARGET,
-                "waiting for sandbox slot {slot:?} failed, polling: {error}"
-            );
-        }
-        drop(session);
-    }
-
     /// The thread ends: if the slot is still its own, it is polled from now on.
     fn leave(&self, slot: &SlotName, thread: u64) {
         let mut state = self.state.lock();
         state.threads -= 1;
-        let wakers = match state.of(slot, thread) {
+        let (phase, wakers) = match state.of(slot, thread) {
             Some(wait) => {
-                wait.phase = Phase::Polled;
-                wait.wakers.clone()
+                let phase = std::mem::replace(&mut wait.phase, Phase::Polled);
+                (phase, wait.wakers.clone())
             }
-            None => Vec::new(),
+            None => (Phase::Polled, Vec::new()),
         };
         drop(state);
+        drop(phase);
         self.changed.notify_all();
         for (_, waker) in wakers {
             waker.wake();
@@ -291,9 +239,8 @@ impl<D: Database> Waits<D> {
     }
 
     /// Ends a waiting that nobody wants any more.
-    fn end(&self, slot: &SlotName, phase: Phase<D::Session>) {
+    fn end(&self, slot: &SlotName, phase: Phase<D::Session>, budget: Budget) {
         self.changed.notify_all();
-        let budget = Budget::new(self.links.operation_timeout);
         match phase {
             // A thread that is asking finds out before it blocks.
             Phase::Polled | Phase::Asking(_) => {}
@@ -319,22 +266,108 @@ impl<D: Database> Waits<D> {
         }
     }
 
-    /// Ends all waiting, and waits for the threads until `deadline`.
-    pub(crate) fn stop(&self, deadline: Instant) {
+    /// Ends all waiting, and waits for the threads, within the budget.
+    pub(crate) fn stop(&self, budget: Budget) {
         let waits = {
             let mut state = self.state.lock();
             state.stopped = true;
             std::mem::take(&mut state.slots)
         };
+        let mut left = waits.len();
         for (slot, wait) in waits {
-            self.end(&slot, wait.phase);
+            // A session that does not end leaves the others their share.
+            let share = budget.remaining() / u32::try_from(left).unwrap_or(u32::MAX).max(1);
+            self.end(&slot, wait.phase, Budget::new(share));
+            left -= 1;
         }
         let mut state = self.state.lock();
         while state.threads > 0 {
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
+            let wait = self.changed.wait_until(&mut state, budget.deadline());
+            if wait.timed_out() {
                 break;
             }
         }
+    }
+}
+
+/// A thread at its work. Dropping it gives the slot back to those who poll, a panic of the database included.
+struct Working<D: Database> {
+    waits: Arc<Waits<D>>,
+    slot: SlotName,
+    thread: u64,
+    /// What a panic leaves behind at the server, perhaps.
+    session: Option<SessionId>,
+}
+
+impl<D: Database> Working<D> {
+    /// Until the slot is claimed, nobody waits for it any more, or the session fails.
+    fn run(&mut self) {
+        let waits = Arc::clone(&self.waits);
+        let (links, slot, thread) = (&waits.links, self.slot.clone(), self.thread);
+        let mut session = match links.take(Budget::new(links.operation_timeout)) {
+            Ok(link) => link.into_session(),
+            Err(error) => {
+                return log::debug!(
+                    target: LOG_TARGET,
+                    "no session to wait for sandbox slot {slot:?}, polling: {error}"
+                );
+            }
+        };
+        if !waits.block(&slot, thread, session.id()) {
+            return links.keep(session);
+        }
+        self.session = Some(session.id().clone());
+        loop {
+            let time = LOCK_SLICE.saturating_add(links.operation_timeout);
+            match session.lock(&slot, Budget::new(time)) {
+                Ok(true) => {
+                    session = match waits.offer(&slot, thread, session) {
+                        None => return,
+                        // Woken and not come: others get their turn, and then this one waits again.
+                        Some(unclaimed) => unclaimed,
+                    };
+                    let budget = Budget::new(links.operation_timeout);
+                    if let Err(failure) = session.unlock(&slot, budget) {
+                        // Whoever ends the waiting just now ends no session that is not blocked.
+                        links.ghosts.add(session.id().clone(), &slot, None);
+                        return self.failed(session, failure);
+                    }
+                }
+                Ok(false) => {}
+                Err(failure) => return self.failed(session, failure),
+            }
+            if !waits.block(&slot, thread, session.id()) {
+                // Whoever ended the waiting may be ending this session just now: it is not used again.
+                return;
+            }
+        }
+    }
+
+    fn failed(&self, session: D::Session, failure: Failure) {
+        let (links, slot) = (&self.waits.links, &self.slot);
+        let wanted = self.waits.state.lock().of(slot, self.thread).is_some();
+        if wanted {
+            if !matches!(failure, Failure::Answer(_)) {
+                links.ghosts.add(session.id().clone(), slot, None);
+            }
+            let error = failure.into_store_error();
+            log::debug!(
+                target: LOG_TARGET,
+                "waiting for sandbox slot {slot:?} failed, polling: {error}"
+            );
+        }
+        drop(session);
+    }
+}
+
+impl<D: Database> Drop for Working<D> {
+    fn drop(&mut self) {
+        if thread::panicking()
+            && let Some(session) = self.session.take()
+        {
+            self.waits.links.ghosts.add(session, &self.slot, None);
+        }
+        self.waits.leave(&self.slot, self.thread);
     }
 }
 
@@ -353,10 +386,15 @@ impl<D: Database> Registration for Interest<D> {
         drop(state);
         waits || self.waits.leases.holds(&self.slot)
     }
+
+    fn end(&mut self, budget: Budget) {
+        self.leave(budget);
+    }
 }
 
-impl<D: Database> Drop for Interest<D> {
-    fn drop(&mut self) {
+impl<D: Database> Interest<D> {
+    /// Does nothing the second time.
+    fn leave(&self, budget: Budget) {
         let mut state = self.waits.state.lock();
         let Some(wait) = state.slots.get_mut(&self.slot) else {
             return;
@@ -368,7 +406,13 @@ impl<D: Database> Drop for Interest<D> {
         let wait = state.slots.remove(&self.slot);
         drop(state);
         if let Some(wait) = wait {
-            self.waits.end(&self.slot, wait.phase);
+            self.waits.end(&self.slot, wait.phase, budget);
         }
+    }
+}
+
+impl<D: Database> Drop for Interest<D> {
+    fn drop(&mut self) {
+        self.leave(Budget::new(self.waits.links.operation_timeout));
     }
 }

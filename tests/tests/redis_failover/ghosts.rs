@@ -59,8 +59,9 @@ fn answer(mut client: TcpStream, master: &AtomicU16) {
     }
 }
 
-#[test]
-fn a_command_that_is_under_way_to_an_earlier_master_is_ended_there() {
+/// A command of an entry that has given up is held back on its way to the first server, while sentinels name the
+/// second one by now. `meanwhile` comes before the first server can be reached.
+fn held_back_on_its_way_to_an_earlier_master(meanwhile: impl FnOnce(&Proxy, &RedisServer)) {
     let _alone = alone();
     let (first, second) = (RedisServer::start(), RedisServer::start());
     let proxy = Proxy::to(first.port());
@@ -75,6 +76,7 @@ fn a_command_that_is_under_way_to_an_earlier_master_is_ended_there() {
     // It learns the new master too late for this one.
     let error = guard.try_enter_now(&key("a")).unwrap_err();
     assert!(error.is_transient() && proxy.is_holding(), "{error:?}");
+    meanwhile(&proxy, &second);
     eventually("only we are connected to the first server", || {
         first.cli(&["CLIENT", "LIST"]).lines().count() == 1
     });
@@ -84,4 +86,25 @@ fn a_command_that_is_under_way_to_an_earlier_master_is_ended_there() {
     for server in [&first, &second] {
         assert_eq!(server.cli(&["KEYS", "*"]), "");
     }
+}
+
+#[test]
+fn a_command_that_is_under_way_to_an_earlier_master_is_ended_there() {
+    held_back_on_its_way_to_an_earlier_master(|_, _| {});
+}
+
+/// So does a firewall, or a service whose server is not ready.
+#[test]
+fn a_server_that_refuses_connections_is_not_taken_for_gone() {
+    held_back_on_its_way_to_an_earlier_master(|proxy, second| {
+        // Before the guard has ended the connection: it tries again and again.
+        proxy.refuse(true);
+        let releases = || {
+            let info = second.cli(&["INFO", "commandstats"]);
+            info.lines().any(|line| line.contains("cmdstat_evalsha"))
+        };
+        eventually("the slot is freed on the second server", releases);
+        thread::sleep(A_WHILE);
+        proxy.refuse(false);
+    });
 }

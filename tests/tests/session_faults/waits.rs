@@ -1,0 +1,229 @@
+//! Waiting in a database whose code panics, or whose server stalls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_core::{
+    Acquired, Budget, Capabilities, GuardError, HandedOver, Holder, LeaseGuard, LeaseStore,
+    LeaseToken, LeaseTtl, Registration, Released, Renewed, SandboxExecutionGuard, SlotName,
+    StoreError, Waker, Watch,
+};
+use guard_session::SessionStore;
+use parking_lot::Mutex;
+
+use crate::database::{Call, Fake, Fate, Server, store};
+use crate::{SLACK, config, guard, key, slot};
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The first call of a kind panics, and then a wait for its slot, and the waits after it, are served as ever.
+fn a_panic_harms_nobody(panicking: Call) {
+    let server = Server::start();
+    let (holder, waiting) = (guard(&server, 0, TIMEOUT), guard(&server, 1, TIMEOUT));
+    let held = holder.try_enter_now(&key("a")).unwrap().unwrap();
+    let (panicked, locks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    server.script({
+        let (panicked, locks) = (Arc::clone(&panicked), Arc::clone(&locks));
+        move |call| {
+            if call == Call::Lock {
+                locks.fetch_add(1, Ordering::SeqCst);
+            }
+            let panics = call == panicking
+                && thread::current().name() == Some("guard-wait")
+                && panicked.fetch_add(1, Ordering::SeqCst) == 0;
+            if panics { Fate::Panics } else { Fate::Answered }
+        }
+    });
+    let waiter = {
+        let waiting = waiting.clone();
+        Waiting::start(move || waiting.try_enter_for(&key("a"), PATIENCE))
+    };
+    eventually("the call is made", || panicked.load(Ordering::SeqCst) > 0);
+    assert!(!waiter.is_over());
+    held.close();
+    drop(waiter.result().unwrap());
+
+    // The only thread that waits is there again.
+    let held = holder.try_enter_for(&key("b"), PATIENCE).unwrap();
+    let before = locks.load(Ordering::SeqCst);
+    let waiter = {
+        let waiting = waiting.clone();
+        Waiting::start(move || waiting.try_enter_for(&key("b"), PATIENCE))
+    };
+    eventually("it waits in the database", || {
+        locks.load(Ordering::SeqCst) > before
+    });
+    held.close();
+    drop(waiter.result().unwrap());
+    drop((holder, waiting));
+    assert!(!server.is_locked(slot("a").as_str()) && !server.is_locked(slot("b").as_str()));
+}
+
+#[test]
+fn a_panic_before_a_session_waits_harms_nobody() {
+    a_panic_harms_nobody(Call::Id);
+}
+
+/// The lock that the call brought is nobody's.
+#[test]
+fn a_panic_after_a_lock_was_won_harms_nobody() {
+    a_panic_harms_nobody(Call::Lock);
+}
+
+/// A store whose watches outlive their entries.
+struct Watching {
+    store: SessionStore<Fake>,
+    watches: Arc<Mutex<Vec<Watch>>>,
+}
+
+struct Kept;
+
+impl Registration for Kept {}
+
+impl LeaseStore for Watching {
+    fn acquire(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Acquired, StoreError> {
+        self.store.acquire(slot, token, ttl, budget)
+    }
+
+    fn renew(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Renewed, StoreError> {
+        self.store.renew(slot, token, ttl, budget)
+    }
+
+    fn release(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Released, StoreError> {
+        self.store.release(slot, token, budget)
+    }
+
+    fn hand_over(
+        &self,
+        slot: &SlotName,
+        from: &LeaseToken,
+        to: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<HandedOver, StoreError> {
+        self.store.hand_over(slot, from, to, ttl, budget)
+    }
+
+    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
+        self.store.holder(slot, budget)
+    }
+
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        self.watches.lock().push(self.store.watch(slot, waker)?);
+        Some(Watch::new(Kept))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+}
+
+#[test]
+fn a_store_whose_waits_do_not_end_is_dropped_within_one_operation() {
+    const SLOTS: usize = 4;
+    let server = Server::start();
+    let holder = guard(&server, 0, TIMEOUT);
+    let values: Vec<String> = (0..SLOTS).map(|number| number.to_string()).collect();
+    let held: Vec<_> = values
+        .iter()
+        .map(|value| holder.try_enter_now(&key(value)).unwrap().unwrap())
+        .collect();
+    let watches = Arc::default();
+    let watching = Watching {
+        store: store(&server, SLOTS as u32, TIMEOUT),
+        watches: Arc::clone(&watches),
+    };
+    let blocked = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    server.script({
+        let (blocked, ended) = (Arc::clone(&blocked), Arc::clone(&ended));
+        move |call| {
+            match call {
+                Call::Lock => drop(blocked.fetch_add(1, Ordering::SeqCst)),
+                // Only the last of them ends.
+                Call::End if ended.fetch_add(1, Ordering::SeqCst) + 1 < SLOTS => {
+                    return Fate::Stalls;
+                }
+                _ => {}
+            }
+            Fate::Answered
+        }
+    });
+    let waiting = LeaseGuard::new(watching, &config(TIMEOUT)).unwrap();
+    for value in &values {
+        let soon = Duration::from_millis(20);
+        let outcome = waiting.try_enter_for(&key(value), soon);
+        assert!(
+            matches!(outcome, Err(GuardError::TimedOut { .. })),
+            "{outcome:?}"
+        );
+    }
+    eventually("all wait in the database", || {
+        blocked.load(Ordering::SeqCst) == SLOTS
+    });
+    let before = Instant::now();
+    drop(waiting);
+    let took = before.elapsed();
+    assert!(took < TIMEOUT + SLACK, "{took:?}");
+    assert_eq!(ended.load(Ordering::SeqCst), SLOTS, "all got their share");
+    watches.lock().clear();
+    drop(held);
+}
+
+/// The look and the end of the session that waits beside it share one operation.
+#[test]
+fn an_entry_on_a_database_that_stalls_ends_one_operation_after_its_deadline() {
+    let server = Server::start();
+    let (holder, waiting) = (guard(&server, 0, TIMEOUT), guard(&server, 1, TIMEOUT));
+    let held = holder.try_enter_now(&key("a")).unwrap().unwrap();
+    let (looks, blocked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    server.script(move |call| match call {
+        // Before the thread tells that its session waits, the look has been sent that follows the watch.
+        Call::Id => {
+            eventually("the second look", || looks.load(Ordering::SeqCst) > 1);
+            Fate::Answered
+        }
+        Call::Lock => {
+            blocked.fetch_add(1, Ordering::SeqCst);
+            Fate::Answered
+        }
+        Call::TryLock if looks.fetch_add(1, Ordering::SeqCst) == 1 => {
+            eventually("a session waits", || blocked.load(Ordering::SeqCst) > 0);
+            Fate::Stalls
+        }
+        Call::End => Fate::Stalls,
+        _ => Fate::Answered,
+    });
+    let patience = Duration::from_millis(200);
+    let before = Instant::now();
+    let outcome = waiting.try_enter_for(&key("a"), patience);
+    let took = before.elapsed();
+    assert!(
+        matches!(outcome, Err(GuardError::Store { .. })),
+        "{outcome:?}"
+    );
+    assert!(took < patience + TIMEOUT + SLACK, "{took:?}");
+    server.script(|_| Fate::Answered);
+    held.close();
+    drop(waiting.try_enter_for(&key("a"), PATIENCE).unwrap());
+}
