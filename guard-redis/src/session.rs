@@ -159,7 +159,8 @@ impl<'a> Session<'a> {
     /// Sends a command and reads its answer within what is left of the budget.
     pub(crate) fn call<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         if self.asking {
-            self.exchange(&cmd("ASKING"))?;
+            let allowed = self.exchange(&cmd("ASKING"))?;
+            allowed.extract_error().map_err(failure)?;
         }
         let value = if std::mem::take(&mut self.sent) {
             self.receive()?

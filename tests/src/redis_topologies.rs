@@ -154,6 +154,18 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
+    /// The sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The master and its replicas, in whatever order.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
     /// One of the servers.
     pub fn server(&mut self, index: usize) -> &mut RedisServer {
         &mut self.servers[index]
@@ -221,6 +233,33 @@ impl Sentinels {
             thread::sleep(Duration::from_millis(5));
         }
         self.master()
+    }
+
+    /// Makes `new` the master by hand, as the sentinels would.
+    ///
+    /// # Panics
+    ///
+    /// When they refuse.
+    pub fn promote(&self, new: usize) {
+        let new = &self.servers[new];
+        assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+        let port = new.port().to_string();
+        for sentinel in &self.sentinels {
+            assert_eq!(sentinel.cli(&["SENTINEL", "REMOVE", MASTER]), "OK");
+            let monitor = ["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"];
+            assert_eq!(sentinel.cli(&monitor), "OK");
+        }
+    }
+
+    /// Makes a server a replica by hand without ending its connections, as the sentinels would. Its master does not
+    /// exist, so it keeps what it has and learns nothing new.
+    ///
+    /// # Panics
+    ///
+    /// When it refuses.
+    pub fn demote(&self, old: usize) {
+        let nowhere = ["REPLICAOF", "127.0.0.1", "1"];
+        assert_eq!(self.servers[old].cli(&nowhere), "OK");
     }
 }
 

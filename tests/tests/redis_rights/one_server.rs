@@ -1,7 +1,4 @@
-//! The rule for users on the Redis store's page: it suffices, and each word of it is needed. The tests read the
-//! log, so one runs at a time.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! The rule for users of one server. The tests read the log.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,15 +10,11 @@ use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, acl, replicas};
 use guard_core::{Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel};
-use guard_redis::{
-    CloseOutcome, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
-    SandboxIsolationKey,
-};
+use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-const PREFIX: &str = "proof:of:rights:";
-/// Enough for a noisy machine, and what a command that is held back costs.
-const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
+use crate::{OPERATION_TIMEOUT, PREFIX, key, told};
+
 /// Values of keys whose counters have their names by each rule.
 const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
 
@@ -55,21 +48,6 @@ fn listen() {
         log::set_max_level(LevelFilter::Trace);
     });
     WARNINGS.lock().unwrap().clear();
-}
-
-fn key(value: &str) -> SandboxIsolationKey {
-    SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
-}
-
-/// An error with its causes, as users and as developers see it.
-fn told(error: &dyn Error) -> String {
-    let mut text = format!("{error} {error:?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error} {error:?}").unwrap();
-        cause = error.source();
-    }
-    text
 }
 
 struct Scene {
