@@ -1,11 +1,13 @@
 //! Several servers: a master with replicas and sentinels, and a cluster.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 
+use crate::certificates::Certificates;
 use crate::fixture::{PATIENCE, eventually};
 use crate::redis_server::{RedisServer, Setup};
 
@@ -43,13 +45,18 @@ const REPLICATION: [&str; 6] = [
     "5",
 ];
 
-fn start(arguments: &[&str]) -> RedisServer {
+/// What servers are started with that copy from each other.
+fn setup(arguments: &[&str], tls: Tls<'_>) -> Setup {
     let arguments = REPLICATION.iter().chain(arguments);
-    RedisServer::start_with(Setup {
+    Setup {
         arguments: arguments.map(|&it| it.to_owned()).collect(),
+        tls: tls.cloned(),
         ..Setup::default()
-    })
+    }
 }
+
+/// The certificates, if all servers speak TLS. They must be for `127.0.0.1`.
+pub type Tls<'a> = Option<&'a Arc<Certificates>>;
 
 /// The value of one line of the server's `INFO`; empty while the server comes, goes or turns into a replica and
 /// so cuts connections.
@@ -89,6 +96,17 @@ impl Sentinels {
     /// When that does not work.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same, by TLS if there are certificates.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    #[must_use]
+    pub fn start_with(tls: Tls<'_>) -> Self {
+        let start = |arguments: &[&str]| RedisServer::start_with(setup(arguments, tls));
         let master = start(&[]);
         let port = master.port().to_string();
         let mut servers = vec![master];
@@ -106,6 +124,7 @@ impl Sentinels {
         let sentinel = |_| {
             RedisServer::start_with(Setup {
                 sentinel: Some(orders.clone()),
+                tls: tls.cloned(),
                 ..Setup::default()
             })
         };
@@ -295,6 +314,16 @@ impl Cluster {
     /// When that does not work.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same, by TLS if there are certificates.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    #[must_use]
+    pub fn start_with(tls: Tls<'_>) -> Self {
         let timeout = DOWN_AFTER.as_millis().to_string();
         let node = |_| {
             let own = [
@@ -303,11 +332,9 @@ impl Cluster {
                 "--cluster-node-timeout",
                 &timeout,
             ];
-            let arguments = REPLICATION.iter().chain(&own);
             RedisServer::start_with(Setup {
-                arguments: arguments.map(|&it| it.to_owned()).collect(),
                 bus: true,
-                ..Setup::default()
+                ..setup(&own, tls)
             })
         };
         let this = Self {

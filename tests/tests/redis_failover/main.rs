@@ -13,6 +13,7 @@ mod demotion;
 mod ghosts;
 mod loss;
 mod sentinel;
+mod tls;
 mod wakeups;
 
 use std::env;
