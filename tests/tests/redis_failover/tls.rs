@@ -14,10 +14,7 @@ fn certificates() -> Arc<Certificates> {
 }
 
 fn guards(address: &str, certificates: &Certificates) -> [RedisSandboxExecutionGuard; 2] {
-    [(); 2].map(|()| {
-        let guard = certificates.introduce(builder(address));
-        guard.min_replicas(1).build().unwrap()
-    })
+    [(); 2].map(|()| certificates.introduce(builder(address)).build().unwrap())
 }
 
 /// A lease of one guard outlives its master, and another guard waits for it until it is closed.
@@ -44,6 +41,8 @@ fn a_master_of_sentinels_is_followed_by_tls() {
     let mut servers = Sentinels::start_with(Some(&certificates));
     let guards = guards(&servers.address(), &certificates);
     fail_over_while_one_waits(&guards, || {
+        // The replicas have the lease.
+        servers.settle();
         let old = servers.master();
         servers.server(old).kill();
         servers.wait_for_another_than(old);
@@ -58,6 +57,8 @@ fn a_master_of_a_cluster_is_followed_by_tls() {
     let guards = guards(&cluster.address(), &certificates);
     let slot = guards[0].slot(&key("a"));
     fail_over_while_one_waits(&guards, || {
+        // The replicas have the lease.
+        cluster.settle();
         let old = cluster.master_of(slot.as_str(), 5);
         let witness = (old + 1) % 6;
         cluster.node(old).kill();
