@@ -215,6 +215,31 @@ fn each_word_of_the_rule_is_needed() {
     assert!(log.contains(PREFIX) && !log.contains(acl::SECRET), "{log}");
 }
 
+#[test]
+fn fewer_replicas_than_asked_for_are_warned_of_if_the_server_tells() {
+    let _alone = alone();
+    let (server, _replicas) = replicas::start(1);
+    let warnings_with = |min_replicas, rule: &[String]| {
+        listen();
+        let guard = RedisSandboxExecutionGuard::builder(acl::user(&server, rule, server.url()))
+            .min_replicas(min_replicas);
+        drop(guard.build().unwrap());
+        WARNINGS.lock().unwrap().clone()
+    };
+    let rule = acl::rule(PREFIX);
+    for enough in [0, 1] {
+        assert!(warnings_with(enough, &rule).is_empty());
+    }
+    let warnings = warnings_with(2, &rule);
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}");
+    };
+    let expected = "`min_replicas` is 2, but the Redis server has 1 connected replicas";
+    assert!(warning.contains(expected), "{warning}");
+    let untold: Vec<_> = rule.into_iter().filter(|it| it != "+info").collect();
+    assert!(warnings_with(2, &untold).is_empty());
+}
+
 /// What the two rights that a guard can do without cost.
 #[test]
 fn without_the_rights_to_track_and_to_kill_a_guard_works_and_says_so() {
