@@ -221,12 +221,9 @@ impl Sentinels {
     ///
     /// When that does not work.
     pub fn rejoin(&mut self, index: usize) {
-        let port = self.master_server().port().to_string();
-        let server = &mut self.servers[index];
-        server.restart();
+        self.servers[index].restart();
         // The sentinels do it, too, but take their time.
-        let answer = server.cli(&["REPLICAOF", "127.0.0.1", &port]);
-        assert!(answer.starts_with("OK"), "{answer}");
+        self.follow(index, self.master());
         self.settle();
     }
 
@@ -268,6 +265,22 @@ impl Sentinels {
             let monitor = ["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"];
             assert_eq!(sentinel.cli(&monitor), "OK");
         }
+    }
+
+    /// Makes `replica` copy from `master` by hand, and waits until it has all.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    pub fn follow(&self, replica: usize, master: usize) {
+        let (replica, master) = (&self.servers[replica], &self.servers[master]);
+        let port = master.port().to_string();
+        let answer = replica.cli(&["REPLICAOF", "127.0.0.1", &port]);
+        assert!(answer.starts_with("OK"), "{answer}");
+        eventually("the replica is in step", || {
+            info(replica, "replication", "master_port") == port && in_step(replica)
+        });
+        wait_for_copy(master, replica);
     }
 
     /// Makes a server a replica by hand without ending its connections, as the sentinels would. Its master does not

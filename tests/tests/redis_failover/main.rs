@@ -10,6 +10,7 @@ mod black_hole;
 mod cluster;
 mod crowd;
 mod demotion;
+mod deposed;
 mod ghosts;
 mod loss;
 mod sentinel;
