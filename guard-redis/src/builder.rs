@@ -254,7 +254,7 @@ impl RedisGuardBuilder {
     /// `WAIT`, within the operation timeout. An entry that too few replicas acknowledge fails as transient and
     /// leaves the slot free; a renewal that they do not acknowledge does not prolong the lease. Only a number not
     /// less than that of the replicas which may become the master keeps leases through a failover; fewer make
-    /// their loss less likely. Default 0: none.
+    /// their loss less likely. [`build`](Self::build) warns if fewer are connected. Default 0: none.
     pub const fn min_replicas(mut self, replicas: u32) -> Self {
         self.min_replicas = replicas;
         self

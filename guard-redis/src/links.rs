@@ -131,6 +131,7 @@ impl Links {
                 self.fail(link);
             }
             Err(failure) if failure.is_demotion() => self.fail(link),
+            Err(failure) if self.route.moves() && failure.lacks_replicas() => self.fail(link),
             // Nothing was sent, but the socket may be the reason.
             Err(Failure::NotSent(_)) => link.empty(),
             Ok(_) | Err(_) => link.give_back_clean(),

@@ -51,6 +51,15 @@ impl Failure {
         self.is_demotion() || matches!(self, Self::Answer(error) if redirects(error))
     }
 
+    /// Whether too few replicas copy from the server: it may have been replaced, and not been told.
+    pub(crate) fn lacks_replicas(&self) -> bool {
+        match self {
+            Self::Answer(error) => error.code() == Some("NOREPLICAS"),
+            Self::Unreplicated(_) => true,
+            Self::Connection(_) | Self::Demoted | Self::NotSent(_) => false,
+        }
+    }
+
     /// Whether the server is no master any more: another one is.
     pub(crate) fn is_demotion(&self) -> bool {
         match self {
@@ -159,7 +168,8 @@ impl<'a> Session<'a> {
     /// Sends a command and reads its answer within what is left of the budget.
     pub(crate) fn call<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         if self.asking {
-            self.exchange(&cmd("ASKING"))?;
+            let allowed = self.exchange(&cmd("ASKING"))?;
+            allowed.extract_error().map_err(failure)?;
         }
         let value = if std::mem::take(&mut self.sent) {
             self.receive()?

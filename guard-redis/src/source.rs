@@ -66,7 +66,7 @@ impl Source {
         let servers = match self {
             Self::Address(info) => {
                 let route = Route::direct(means.apply(info)?);
-                let first = greet(&route, budget).map_err(refuse)?;
+                let first = greet(&route, replicas, budget).map_err(refuse)?;
                 means.one(route, first)?
             }
             Self::Pool(info, pool) => {
@@ -81,7 +81,7 @@ impl Source {
                     return Err(ConfigError::setting("database", reason));
                 }
                 let route = Route::direct(info);
-                greet(&route, budget).map_err(refuse)?;
+                greet(&route, replicas, budget).map_err(refuse)?;
                 let unanswered = Arc::clone(&means.line.unanswered);
                 let links = Links::given(route.clone(), pool, unanswered);
                 means.over(links, route)
@@ -97,7 +97,7 @@ impl Source {
                 let sentinels = sentinels.collect::<Result<_, _>>()?;
                 let sentinels = Sentinels::new(sentinels, master_name, settings);
                 let route = Route::Sentinel(Arc::new(sentinels));
-                let first = greet(&route, budget).map_err(refuse)?;
+                let first = greet(&route, replicas, budget).map_err(refuse)?;
                 means.one(route, first)?
             }
             #[cfg(feature = "cluster")]
@@ -117,7 +117,8 @@ impl Source {
                 for server in cluster.masters() {
                     let mut operation = Operation::new("greeting", budget, None);
                     // One that does not answer now may later.
-                    let _ = server.links.operate(&mut operation, warn_of_eviction);
+                    let warn = |session: &mut Session<'_>| warn_of_state(session, replicas);
+                    let _ = server.links.operate(&mut operation, warn);
                 }
                 Servers::Cluster(Arc::new(cluster))
             }
@@ -189,30 +190,50 @@ impl Means {
 }
 
 /// Opens a connection and makes sure that a Redis server answers on it.
-fn greet(route: &Route, budget: Budget) -> Result<Live, StoreError> {
+fn greet(route: &Route, replicas: Replicas, budget: Budget) -> Result<Live, StoreError> {
     let mut live = route.dial(budget)?;
     let mut session = Session::of(&mut live, budget);
     session
         .call::<()>(&redis::cmd("PING"))
         .map_err(|failure| failure.into_store_error("greeting"))?;
-    // A server that does not tell is taken for a good one.
-    let _ = warn_of_eviction(&mut session);
+    // Whether it tells or not.
+    let _ = warn_of_state(&mut session, replicas);
     Ok(live)
 }
 
-/// Says if the server may drop leases.
-fn warn_of_eviction(session: &mut Session<'_>) -> Result<(), Failure> {
-    let info: String = session.call(redis::cmd("INFO").arg("memory"))?;
-    let policy = info
-        .lines()
-        .find_map(|line| line.strip_prefix("maxmemory_policy:"));
-    if let Some(policy) = policy.filter(|policy| *policy != SAFE_POLICY) {
+/// Says what of the server's state will harm or hinder. A server that does not tell is taken for a good one.
+fn warn_of_state(session: &mut Session<'_>, Replicas(wanted): Replicas) -> Result<(), Failure> {
+    let policy = ask_for(session, "memory", "maxmemory_policy:")?;
+    if let Some(policy) = policy.filter(|policy| policy != SAFE_POLICY) {
         log::warn!(
             target: guard_core::LOG_TARGET,
             "the Redis server's maxmemory-policy is {policy:?}: it may evict leases; set it to {SAFE_POLICY:?}"
         );
     }
+    if wanted == 0 {
+        return Ok(());
+    }
+    let connected = ask_for(session, "replication", "connected_slaves:")?;
+    let connected = connected.and_then(|it| it.parse::<u32>().ok());
+    if let Some(connected) = connected.filter(|connected| *connected < wanted) {
+        log::warn!(
+            target: guard_core::LOG_TARGET,
+            "`min_replicas` is {wanted}, but the Redis server has {connected} connected replicas: nobody enters \
+             while they are fewer"
+        );
+    }
     Ok(())
+}
+
+/// One line of the server's `INFO`.
+fn ask_for(
+    session: &mut Session<'_>,
+    section: &str,
+    name: &str,
+) -> Result<Option<String>, Failure> {
+    let info: String = session.call(redis::cmd("INFO").arg(section))?;
+    let value = info.lines().find_map(|line| line.strip_prefix(name));
+    Ok(value.map(str::to_owned))
 }
 
 impl Source {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use guard_redis::RedisGuardBuilder;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -63,20 +64,55 @@ impl Certificates {
         fs::write(self.path(name), pem).expect("a file is written");
     }
 
-    /// What makes a `redis-server` that shows the server's certificate at `port`, to clients with a certificate.
-    #[must_use]
-    pub fn server_arguments(&self, port: u16) -> Vec<String> {
+    /// What makes a `redis-server` speak TLS at `port`, with clients that have a certificate and with servers, and
+    /// nothing else there.
+    pub(crate) fn server_arguments(&self, port: &str) -> Vec<String> {
+        let mut arguments: Vec<_> = [
+            ["--port", "0"],
+            ["--tls-port", port],
+            ["--tls-replication", "yes"],
+            ["--tls-cluster", "yes"],
+        ]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
         let files = [
             ("--tls-cert-file", "server.pem"),
             ("--tls-key-file", "server.key"),
+            // As which the server shows itself to other servers.
+            ("--tls-client-cert-file", "client.pem"),
+            ("--tls-client-key-file", "client.key"),
             ("--tls-ca-cert-file", "ca.pem"),
         ];
-        let mut arguments = vec!["--tls-port".to_owned(), port.to_string()];
-        for (option, name) in files {
-            arguments.push(option.to_owned());
-            arguments.push(self.path(name).display().to_string());
-        }
+        arguments.extend(self.options(&files));
         arguments
+    }
+
+    /// What makes `redis-cli` speak TLS.
+    pub(crate) fn client_arguments(&self) -> Vec<String> {
+        let files = [
+            ("--cert", "client.pem"),
+            ("--key", "client.key"),
+            ("--cacert", "ca.pem"),
+        ];
+        let mut arguments = vec!["--tls".to_owned()];
+        arguments.extend(self.options(&files));
+        arguments
+    }
+
+    fn options(&self, files: &[(&str, &str)]) -> Vec<String> {
+        let option = |(option, name): &(&str, &str)| {
+            [(*option).to_owned(), self.path(name).display().to_string()]
+        };
+        files.iter().flat_map(option).collect()
+    }
+
+    /// A builder that trusts the authority, and shows the client's certificate.
+    pub fn introduce(&self, builder: RedisGuardBuilder) -> RedisGuardBuilder {
+        builder
+            .tls_ca_certificate(self.pem("ca.pem"))
+            .tls_client_certificate(self.pem("client.pem"), self.pem("client.key"))
     }
 
     /// Where they are: `ca.pem`, `server.pem`, `server.key`, `client.pem` and `client.key`.

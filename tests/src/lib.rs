@@ -26,7 +26,7 @@
 //! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | [`replicas`] | a master with replicas |
-//! | [`acl`] | the rule for users that the Redis store's page gives |
+//! | [`acl`] | the rules for users that the Redis store's pages give |
 //! | [`certificates`] | certificates that are made for one test |
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |

@@ -5,12 +5,14 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::certificates::Certificates;
 use crate::fixture::PATIENCE;
 
 /// Starts the server in the background, tells its process id, and kills it when the pipe to this shell is
@@ -35,6 +37,8 @@ pub struct Setup {
     pub sentinel: Option<String>,
     /// Whether it also takes the port [`BUS`] above its own, as a node of a cluster does.
     pub bus: bool,
+    /// With these the server speaks TLS, to everybody.
+    pub tls: Option<Arc<Certificates>>,
 }
 
 /// A `redis-server` on a free port, with nothing on disk; it is stopped when this is dropped.
@@ -101,7 +105,12 @@ impl RedisServer {
         } else {
             command.args(["--save", "", "--appendonly", "no"]);
         }
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        let port = self.port.to_string();
+        match &self.setup.tls {
+            Some(certificates) => command.args(certificates.server_arguments(&port)),
+            None => command.args(["--port", &port]),
+        };
+        command.args(["--bind", "127.0.0.1"]);
         command.args(["--logfile", "log", "--dir"]);
         command.arg(self.directory.path());
         if let Some(password) = &self.setup.password {
@@ -151,7 +160,17 @@ impl RedisServer {
     pub fn url(&self) -> String {
         let password = self.setup.password.as_deref();
         let credentials = password.map_or_else(String::new, |password| format!(":{password}@"));
-        format!("redis://{credentials}127.0.0.1:{}/0", self.port)
+        let scheme = match self.setup.tls {
+            Some(_) => "rediss",
+            None => "redis",
+        };
+        format!("{scheme}://{credentials}127.0.0.1:{}/0", self.port)
+    }
+
+    /// The certificates, if the server speaks TLS.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.setup.tls.as_deref()
     }
 
     /// The server's port.
@@ -213,7 +232,11 @@ impl RedisServer {
     /// The same; what goes wrong is answered too, for servers that come and go.
     pub(crate) fn redis_cli(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new("redis-cli");
-        command.args(["-p", &self.port.to_string()]).args(arguments);
+        command.args(["-p", &self.port.to_string()]);
+        if let Some(certificates) = &self.setup.tls {
+            command.args(certificates.client_arguments());
+        }
+        command.args(arguments);
         if let Some(password) = &self.setup.password {
             command.env("REDISCLI_AUTH", password);
         }

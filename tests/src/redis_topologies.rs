@@ -1,11 +1,13 @@
 //! Several servers: a master with replicas and sentinels, and a cluster.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 
+use crate::certificates::Certificates;
 use crate::fixture::{PATIENCE, eventually};
 use crate::redis_server::{RedisServer, Setup};
 
@@ -43,13 +45,18 @@ const REPLICATION: [&str; 6] = [
     "5",
 ];
 
-fn start(arguments: &[&str]) -> RedisServer {
+/// What servers are started with that copy from each other.
+fn setup(arguments: &[&str], tls: Tls<'_>) -> Setup {
     let arguments = REPLICATION.iter().chain(arguments);
-    RedisServer::start_with(Setup {
+    Setup {
         arguments: arguments.map(|&it| it.to_owned()).collect(),
+        tls: tls.cloned(),
         ..Setup::default()
-    })
+    }
 }
+
+/// The certificates, if all servers speak TLS. They must be for `127.0.0.1`.
+pub type Tls<'a> = Option<&'a Arc<Certificates>>;
 
 /// The value of one line of the server's `INFO`; empty while the server comes, goes or turns into a replica and
 /// so cuts connections.
@@ -89,6 +96,17 @@ impl Sentinels {
     /// When that does not work.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same, by TLS if there are certificates.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    #[must_use]
+    pub fn start_with(tls: Tls<'_>) -> Self {
+        let start = |arguments: &[&str]| RedisServer::start_with(setup(arguments, tls));
         let master = start(&[]);
         let port = master.port().to_string();
         let mut servers = vec![master];
@@ -106,6 +124,7 @@ impl Sentinels {
         let sentinel = |_| {
             RedisServer::start_with(Setup {
                 sentinel: Some(orders.clone()),
+                tls: tls.cloned(),
                 ..Setup::default()
             })
         };
@@ -154,6 +173,18 @@ impl Sentinels {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
+    /// The sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The master and its replicas, in whatever order.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
     /// One of the servers.
     pub fn server(&mut self, index: usize) -> &mut RedisServer {
         &mut self.servers[index]
@@ -190,12 +221,9 @@ impl Sentinels {
     ///
     /// When that does not work.
     pub fn rejoin(&mut self, index: usize) {
-        let port = self.master_server().port().to_string();
-        let server = &mut self.servers[index];
-        server.restart();
+        self.servers[index].restart();
         // The sentinels do it, too, but take their time.
-        let answer = server.cli(&["REPLICAOF", "127.0.0.1", &port]);
-        assert!(answer.starts_with("OK"), "{answer}");
+        self.follow(index, self.master());
         self.settle();
     }
 
@@ -221,6 +249,49 @@ impl Sentinels {
             thread::sleep(Duration::from_millis(5));
         }
         self.master()
+    }
+
+    /// Makes `new` the master by hand, as the sentinels would.
+    ///
+    /// # Panics
+    ///
+    /// When they refuse.
+    pub fn promote(&self, new: usize) {
+        let new = &self.servers[new];
+        assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+        let port = new.port().to_string();
+        for sentinel in &self.sentinels {
+            assert_eq!(sentinel.cli(&["SENTINEL", "REMOVE", MASTER]), "OK");
+            let monitor = ["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"];
+            assert_eq!(sentinel.cli(&monitor), "OK");
+        }
+    }
+
+    /// Makes `replica` copy from `master` by hand, and waits until it has all.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    pub fn follow(&self, replica: usize, master: usize) {
+        let (replica, master) = (&self.servers[replica], &self.servers[master]);
+        let port = master.port().to_string();
+        let answer = replica.cli(&["REPLICAOF", "127.0.0.1", &port]);
+        assert!(answer.starts_with("OK"), "{answer}");
+        eventually("the replica is in step", || {
+            info(replica, "replication", "master_port") == port && in_step(replica)
+        });
+        wait_for_copy(master, replica);
+    }
+
+    /// Makes a server a replica by hand without ending its connections, as the sentinels would. Its master does not
+    /// exist, so it keeps what it has and learns nothing new.
+    ///
+    /// # Panics
+    ///
+    /// When it refuses.
+    pub fn demote(&self, old: usize) {
+        let nowhere = ["REPLICAOF", "127.0.0.1", "1"];
+        assert_eq!(self.servers[old].cli(&nowhere), "OK");
     }
 }
 
@@ -256,6 +327,16 @@ impl Cluster {
     /// When that does not work.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same, by TLS if there are certificates.
+    ///
+    /// # Panics
+    ///
+    /// When that does not work.
+    #[must_use]
+    pub fn start_with(tls: Tls<'_>) -> Self {
         let timeout = DOWN_AFTER.as_millis().to_string();
         let node = |_| {
             let own = [
@@ -264,11 +345,9 @@ impl Cluster {
                 "--cluster-node-timeout",
                 &timeout,
             ];
-            let arguments = REPLICATION.iter().chain(&own);
             RedisServer::start_with(Setup {
-                arguments: arguments.map(|&it| it.to_owned()).collect(),
                 bus: true,
-                ..Setup::default()
+                ..setup(&own, tls)
             })
         };
         let this = Self {

@@ -11,11 +11,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guard_conformance::certificates::Certificates;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
 use guard_conformance::{Backend, Foreign};
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
+use redis::{ClientTlsConfig, TlsCertificates};
 
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {
@@ -131,9 +133,27 @@ impl Redis {
         self
     }
 
+    /// Makes guards on servers that `start` starts with certificates.
+    pub fn by_tls<S: Servers>(
+        name: &'static str,
+        start: impl FnOnce(&Arc<Certificates>) -> S,
+    ) -> Self {
+        let certificates = Arc::new(Certificates::new(&["127.0.0.1"]));
+        let servers = start(&certificates);
+        let directory = certificates.directory().to_owned();
+        let introduced = move |builder| certificates.introduce(builder);
+        Self::over(name, servers, introduced).with_variable("GUARD_CERTIFICATES", directory)
+    }
+
     fn keys(&self, pattern: &str) -> Vec<String> {
         let of_server = |server: &RedisServer| -> Vec<String> {
-            let client = redis::Client::open(server.url()).unwrap();
+            let client = match server.certificates() {
+                Some(certificates) => {
+                    redis::Client::build_with_tls(server.url(), tls_certificates(certificates))
+                }
+                None => redis::Client::open(server.url()),
+            };
+            let client = client.unwrap();
             let mut connection = client.get_connection().unwrap();
             let keys = redis::cmd("KEYS").arg(pattern).query(&mut connection);
             keys.unwrap()
@@ -143,6 +163,16 @@ impl Redis {
             .into_iter()
             .flat_map(of_server)
             .collect()
+    }
+}
+
+fn tls_certificates(certificates: &Certificates) -> TlsCertificates {
+    TlsCertificates {
+        client_tls: Some(ClientTlsConfig {
+            client_cert: certificates.pem("client.pem"),
+            client_key: certificates.pem("client.key"),
+        }),
+        root_cert: Some(certificates.pem("ca.pem")),
     }
 }
 

@@ -2,34 +2,11 @@
 
 use guard_conformance::eventually;
 use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::{MASTER, Sentinels};
+use guard_conformance::redis_topologies::Sentinels;
 use guard_core::CloseOutcome;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
 
 use crate::{alone, builder, key};
-
-/// Makes `new` the master by hand, as sentinels would.
-fn promote(servers: &mut Sentinels, new: usize) {
-    let port = servers.server(new).port().to_string();
-    assert_eq!(servers.server(new).cli(&["REPLICAOF", "NO", "ONE"]), "OK");
-    for index in 0..3 {
-        let sentinel = servers.sentinel(index);
-        assert_eq!(sentinel.cli(&["SENTINEL", "REMOVE", MASTER]), "OK");
-        assert_eq!(
-            sentinel.cli(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"]),
-            "OK"
-        );
-    }
-}
-
-/// Makes a server a replica without ending its connections, as sentinels would. Its master does not exist, so it
-/// keeps what it has and learns nothing new.
-fn demote(servers: &mut Sentinels, old: usize) {
-    assert_eq!(
-        servers.server(old).cli(&["REPLICAOF", "127.0.0.1", "1"]),
-        "OK"
-    );
-}
 
 fn exists(server: &RedisServer, guard: &RedisSandboxExecutionGuard, value: &str) -> bool {
     server.cli(&["EXISTS", guard.slot(&key(value)).as_str()]) == "1"
@@ -58,12 +35,12 @@ fn a_demoted_master_is_recognised_and_replaced() {
         });
         lease
     });
-    promote(&mut servers, new);
+    servers.promote(new);
     for value in ["forgotten", "renewing"] {
         let slot = forgotten.slot(&key(value));
         assert_eq!(servers.server(old).cli(&["DEL", slot.as_str()]), "1");
     }
-    demote(&mut servers, old);
+    servers.demote(old);
 
     // What would change something is refused with READONLY …
     let lease = entering.try_enter_now(&key("entering")).unwrap().unwrap();

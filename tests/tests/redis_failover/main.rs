@@ -10,9 +10,11 @@ mod black_hole;
 mod cluster;
 mod crowd;
 mod demotion;
+mod deposed;
 mod ghosts;
 mod loss;
 mod sentinel;
+mod tls;
 mod wakeups;
 
 use std::env;

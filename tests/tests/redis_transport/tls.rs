@@ -1,11 +1,12 @@
 //! TLS: who is refused, when, and what it says.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_server::{RedisServer, Setup, free_port};
+use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{
     ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
@@ -19,28 +20,25 @@ const PASSWORD: &str = "correct-horse";
 /// A server that wants certificates, and whatever it takes to be let in.
 struct Scene {
     server: RedisServer,
-    port: u16,
-    certificates: Certificates,
+    certificates: Arc<Certificates>,
 }
 
 impl Scene {
     fn new() -> Self {
-        let certificates = Certificates::new(&["localhost"]);
-        let port = free_port();
+        let certificates = Arc::new(Certificates::new(&["localhost"]));
         let server = RedisServer::start_with(Setup {
             password: Some(PASSWORD.to_owned()),
-            arguments: certificates.server_arguments(port),
+            tls: Some(Arc::clone(&certificates)),
             ..Setup::default()
         });
         Self {
             server,
-            port,
             certificates,
         }
     }
 
     fn url(&self, host: &str) -> String {
-        format!("rediss://:{PASSWORD}@{host}:{}/0", self.port)
+        format!("rediss://:{PASSWORD}@{host}:{}/0", self.server.port())
     }
 
     /// A builder that trusts the server.
@@ -145,7 +143,7 @@ fn certificates_that_are_none_are_refused_by_name() {
             .trusting("localhost")
             .tls_client_certificate(certificate, key)
     };
-    let plain = || RedisSandboxExecutionGuard::builder(scene.server.url());
+    let plain = || RedisSandboxExecutionGuard::builder("redis://127.0.0.1/");
     for (builder, expected) in [
         (scene.trusting("localhost").tls_ca_certificate(""), ca),
         (scene.trusting("localhost").tls_ca_certificate("no PEM"), ca),
@@ -199,8 +197,8 @@ fn a_server_that_never_answers_the_greeting_costs_the_operation_timeout() {
 
 #[test]
 fn a_server_without_tls_and_a_guard_without_it_fail_in_time() {
-    let scene = Scene::new();
-    let plain_port = format!("rediss://:{PASSWORD}@localhost:{}/0", scene.server.port());
+    let (scene, plain) = (Scene::new(), RedisServer::start());
+    let plain_port = format!("rediss://:{PASSWORD}@localhost:{}/0", plain.port());
     let tls_port = scene.url("localhost").replace("rediss", "redis");
     for url in [plain_port, tls_port] {
         let builder = RedisSandboxExecutionGuard::builder(url);

@@ -1,7 +1,4 @@
-//! The rule for users on the Redis store's page: it suffices, and each word of it is needed. The tests read the
-//! log, so one runs at a time.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! The rule for users of one server. The tests read the log.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,15 +10,11 @@ use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, acl, replicas};
 use guard_core::{Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel};
-use guard_redis::{
-    CloseOutcome, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
-    SandboxIsolationKey,
-};
+use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-const PREFIX: &str = "proof:of:rights:";
-/// Enough for a noisy machine, and what a command that is held back costs.
-const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
+use crate::{OPERATION_TIMEOUT, PREFIX, key, told};
+
 /// Values of keys whose counters have their names by each rule.
 const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
 
@@ -55,21 +48,6 @@ fn listen() {
         log::set_max_level(LevelFilter::Trace);
     });
     WARNINGS.lock().unwrap().clear();
-}
-
-fn key(value: &str) -> SandboxIsolationKey {
-    SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
-}
-
-/// An error with its causes, as users and as developers see it.
-fn told(error: &dyn Error) -> String {
-    let mut text = format!("{error} {error:?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error} {error:?}").unwrap();
-        cause = error.source();
-    }
-    text
 }
 
 struct Scene {
@@ -235,6 +213,31 @@ fn each_word_of_the_rule_is_needed() {
     assert!(needless.is_empty(), "{needless:?}");
     let log = LOG.lock().unwrap();
     assert!(log.contains(PREFIX) && !log.contains(acl::SECRET), "{log}");
+}
+
+#[test]
+fn fewer_replicas_than_asked_for_are_warned_of_if_the_server_tells() {
+    let _alone = alone();
+    let (server, _replicas) = replicas::start(1);
+    let warnings_with = |min_replicas, rule: &[String]| {
+        listen();
+        let guard = RedisSandboxExecutionGuard::builder(acl::user(&server, rule, server.url()))
+            .min_replicas(min_replicas);
+        drop(guard.build().unwrap());
+        WARNINGS.lock().unwrap().clone()
+    };
+    let rule = acl::rule(PREFIX);
+    for enough in [0, 1] {
+        assert!(warnings_with(enough, &rule).is_empty());
+    }
+    let warnings = warnings_with(2, &rule);
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}");
+    };
+    let expected = "`min_replicas` is 2, but the Redis server has 1 connected replicas";
+    assert!(warning.contains(expected), "{warning}");
+    let untold: Vec<_> = rule.into_iter().filter(|it| it != "+info").collect();
+    assert!(warnings_with(2, &untold).is_empty());
 }
 
 /// What the two rights that a guard can do without cost.

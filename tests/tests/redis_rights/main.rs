@@ -1,0 +1,32 @@
+//! The rules for users on the Redis store's pages: they suffice, and each word of them is needed. One test runs at
+//! a time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod one_server;
+mod topologies;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use guard_redis::{IsolationScope, SandboxIsolationKey};
+
+const PREFIX: &str = "proof:of:rights:";
+/// Enough for a noisy machine, and what a command that is held back costs.
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
+
+fn key(value: &str) -> SandboxIsolationKey {
+    SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
+}
+
+/// An error with its causes, as users and as developers see it.
+fn told(error: &dyn Error) -> String {
+    let mut text = format!("{error} {error:?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(text, ": {error} {error:?}").unwrap();
+        cause = error.source();
+    }
+    text
+}
