@@ -174,7 +174,7 @@ impl SandboxIsolationKey {
     /// The name of the key's slot under `prefix`, which `make` makes unless the key remembers it.
     pub(crate) fn name(&self, prefix: &KeyPrefix, make: impl Fn() -> SlotName) -> SlotName {
         let (known, name) = self.name.0.get_or_init(|| (prefix.clone(), make()));
-        if known == prefix {
+        if known.is(prefix) {
             name.clone()
         } else {
             make()

@@ -46,6 +46,11 @@ impl KeyPrefix {
         &self.0
     }
 
+    /// Whether this is a clone of `other`; equal ones need not be.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The name of `key`'s slot under this prefix: `<prefix><scope>:<value>`.
     ///
     /// ```

@@ -73,10 +73,9 @@ impl LeaseToken {
     /// is one.
     #[must_use]
     pub fn generate(owner: &OwnerLabel) -> Self {
-        let bits = rand::random::<u128>().to_be_bytes();
         let mut digits = [0_u8; RANDOM_CHARS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(bits) {
-            pair.copy_from_slice(&[byte >> 4, byte & 0xf].map(hex));
+        for (eight, bits) in digits.chunks_exact_mut(8).zip(rand::random::<[u32; 4]>()) {
+            eight.copy_from_slice(&hexadecimal(bits));
         }
         Self(match &owner.0 {
             None => Text::Digits(Digits(digits)),
@@ -151,9 +150,18 @@ impl Hash for LeaseToken {
     }
 }
 
-/// A hexadecimal digit; without a table, so that many are made at once.
-const fn hex(nibble: u8) -> u8 {
-    nibble + if nibble < 10 { b'0' } else { b'a' - 10 }
+/// The hexadecimal digits of `bits`, made together in one register.
+const fn hexadecimal(bits: u32) -> [u8; 8] {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    // Four bits to a byte.
+    let mut digits = bits as u64;
+    digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff;
+    digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff;
+    digits = (digits | digits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = (digits + 6 * ONES) >> 4 & ONES;
+    let zeros = b'0' as u64 * ONES;
+    let to_letters = (b'a' - 10 - b'0') as u64;
+    (digits + zeros + to_letters * letters).to_be_bytes()
 }
 
 impl fmt::Debug for LeaseToken {
