@@ -24,6 +24,8 @@
 //! | [`monitor`] | what clients ask a Redis server |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
+//! | [`daemon`] | what their processes have in common |
+//! | [`database`] | the databases among them, whose sessions carry the locks: one set of tests for all |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | [`replicas`] | a master with replicas |
 //! | [`acl`] | the rule for users that the Redis store's page gives |
@@ -48,6 +50,8 @@ pub mod backend;
 mod cases;
 pub mod certificates;
 pub mod chaos;
+pub mod daemon;
+pub mod database;
 mod fixture;
 pub mod history;
 pub mod mariadb_server;

@@ -7,7 +7,8 @@ mod redis_backend;
 use std::process::ExitCode;
 
 use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_server::{RedisServer, Setup, free_port};
+use guard_conformance::daemon::free_port;
+use guard_conformance::redis_server::{RedisServer, Setup};
 use redis_backend::Redis;
 
 fn main() -> ExitCode {

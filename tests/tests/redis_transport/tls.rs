@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_server::{RedisServer, Setup, free_port};
+use guard_conformance::daemon::free_port;
+use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{
     ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
