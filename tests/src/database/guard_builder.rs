@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use guard_core::{ConfigError, GuardConfig, guard_settings};
-use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS};
+use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, session_settings};
 
 use super::Database;
 
@@ -31,18 +31,7 @@ impl<D: Database> GuardBuilder<D> {
     }
 
     guard_settings!();
-
-    /// The most connections that operations use at the same moment.
-    pub const fn pool_size(mut self, size: u32) -> Self {
-        self.pool_size = size;
-        self
-    }
-
-    /// How many slots are waited for at the server at the same time.
-    pub const fn wait_connections(mut self, connections: u32) -> Self {
-        self.wait_connections = connections;
-        self
-    }
+    session_settings!();
 
     /// Connects and makes the guard.
     ///
