@@ -21,6 +21,7 @@
 //! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
+//! | [`logged`] | what is logged |
 //! | [`monitor`] | what clients ask a Redis server |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
@@ -54,6 +55,7 @@ pub mod daemon;
 pub mod database;
 mod fixture;
 pub mod history;
+pub mod logged;
 pub mod mariadb_server;
 pub mod measure;
 pub mod monitor;

@@ -5,9 +5,9 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::sync::{Mutex, Once};
 use std::time::Duration;
 
+use guard_conformance::logged::{everything, listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
@@ -17,45 +17,13 @@ use guard_redis::{
     CloseOutcome, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey,
 };
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::LevelFilter::Trace;
 
 const PREFIX: &str = "proof:of:rights:";
 /// Enough for a noisy machine, and what a command that is held back costs.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// Values of keys whose counters have their names by each rule.
 const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
-
-/// The warnings so far.
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Whatever was ever logged, by anybody.
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-struct Keep;
-
-impl Log for Keep {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        writeln!(LOG.lock().unwrap(), "{}", record.args()).unwrap();
-        if record.level() <= Level::Warn {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-/// Forgets the warnings of earlier tests.
-fn listen() {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(LevelFilter::Trace);
-    });
-    WARNINGS.lock().unwrap().clear();
-}
 
 fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
@@ -112,7 +80,7 @@ impl Scene {
 
     /// Everything that a guard can do, as a user with these rights; what did not work, and what was warned of.
     fn try_out(&self, rule: &[String]) -> Vec<String> {
-        listen();
+        listen(Trace);
         let url = acl::user(&self.server, rule, self.proxy.url());
         // A database of one's own.
         let url = format!("{}1", url.strip_suffix('0').unwrap());
@@ -126,7 +94,7 @@ impl Scene {
             }
             self.proxy.heal();
         }
-        let mut warnings = WARNINGS.lock().unwrap();
+        let mut warnings = warnings();
         let evictions = |warning: &String| warning.contains("maxmemory-policy");
         if !warnings.iter().any(evictions) {
             complaints.push("no warning of evictions".to_owned());
@@ -233,7 +201,7 @@ fn each_word_of_the_rule_is_needed() {
         }
     }
     assert!(needless.is_empty(), "{needless:?}");
-    let log = LOG.lock().unwrap();
+    let log = everything();
     assert!(log.contains(PREFIX) && !log.contains(acl::SECRET), "{log}");
 }
 

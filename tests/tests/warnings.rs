@@ -2,38 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use guard_conformance::eventually;
+use guard_conformance::logged::{listen, warnings};
 use guard_memory::{
     IsolationScope, ManualClock, MemorySandboxExecutionGuard, MemoryStore, SandboxExecutionGuard,
     SandboxIsolationKey,
 };
-use log::{Level, LevelFilter, Log, Metadata, Record};
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl Log for Keep {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Warn
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
+use log::LevelFilter::Warn;
 
 fn warnings_of(slot: &str) -> usize {
-    let warnings = WARNINGS.lock().unwrap();
-    warnings
+    warnings()
         .iter()
         .filter(|line| line.contains(slot) && line.contains("lease_ttl"))
         .count()
@@ -44,8 +25,7 @@ const SEVERAL_LOOKS: Duration = Duration::from_millis(2_500);
 
 #[test]
 fn a_lease_held_beyond_four_fifths_of_its_ttl_is_warned_of_once() {
-    log::set_logger(&Keep).unwrap();
-    log::set_max_level(LevelFilter::Warn);
+    listen(Warn);
     let clock = ManualClock::new();
     let ttl = Duration::from_secs(10);
     let store = MemoryStore::with_clock(clock.clone());
