@@ -134,6 +134,7 @@ fn make_grant<S: LeaseStore>(
     Grant {
         token,
         fencing,
+        sent,
         at: engine.clock.now(),
         deadline: after(sent, engine.settings.ttl.validity()),
         row: Row::begin(contested),
@@ -235,6 +236,8 @@ impl<S: LeaseStore> Entry<'_, S> {
             if self.is_late() {
                 return self.waiter.conclude(Verdict::TimedOut);
             }
+            // The slot is most likely held still: the first look is made to be told of its next change.
+            attempts.watch = self.watch();
         }
         loop {
             let (if_late, pause, invites) = match self.attempt_once(&mut attempts) {
@@ -349,8 +352,7 @@ impl<S: LeaseStore> Entry<'_, S> {
         }
         attempts.woken_in_vain = attempts.woken.then(Instant::now);
         if attempts.watch.is_none() && !self.is_late() {
-            let waker = Waker::of_entry(self.waiter, Arc::clone(&engine.look_terms));
-            attempts.watch = engine.store.watch(self.slot, &waker);
+            attempts.watch = self.watch();
             if attempts.watch.as_ref().is_some_and(Watch::is_healthy) {
                 // What happened between the look and the watch has to be looked for.
                 return Next::Pause(Duration::ZERO);
@@ -369,6 +371,11 @@ impl<S: LeaseStore> Entry<'_, S> {
         } else {
             Next::Pause(pause)
         }
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let waker = Waker::of_entry(self.waiter, Arc::clone(&self.engine.look_terms));
+        self.engine.store.watch(self.slot, &waker)
     }
 
     fn failed(&self, attempts: &mut Attempts, error: StoreError) -> Next {

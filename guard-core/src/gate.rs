@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::slot::{SlotMap, SlotName};
 use crate::store::NodeId;
-use crate::sync::Mutex;
+use crate::sync::{AtomicUsize, Mutex};
 use crate::token::LeaseToken;
 use crate::ttl::after;
 use crate::waiter::{Grant, Received, Verdict, Waiter};
@@ -28,6 +29,9 @@ const LONG_YIELD: Duration = Duration::from_millis(25);
 pub(crate) struct Gates {
     /// Spread over several locks, so that distinct slots seldom share one.
     shards: [Mutex<Shard>; SHARDS],
+    /// How many entries are queued: spares closing leases a look for them when there are none. Changed under
+    /// the lock of the queue's shard.
+    queued: AtomicUsize,
 }
 
 /// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
@@ -86,6 +90,7 @@ impl Default for Gates {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
+            queued: AtomicUsize::new(0),
         }
     }
 }
@@ -112,7 +117,6 @@ impl Gates {
             gates: self,
             slot,
             waiter: None,
-            entered: None,
         })
     }
 
@@ -134,11 +138,11 @@ impl Gates {
             waiter.move_to_front(false);
         }
         gate.queue.push_back(Arc::clone(waiter));
+        self.queued.fetch_add(1, Ordering::SeqCst);
         Place {
             gates: self,
             slot,
             waiter: Some(waiter),
-            entered: None,
         }
     }
 
@@ -152,21 +156,24 @@ impl Gates {
             gate.attempted = false;
             waiter.move_to_front(false);
             gate.queue.push_front(Arc::clone(waiter));
+            self.queued.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     fn leave(&self, slot: &SlotName, waiter: Option<&Arc<Waiter>>, entered: Option<Holding>) {
         let mut shard = self.shard(slot).lock();
-        let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
+        let Some(gate) = shard.gates.get_mut(slot) else {
             return;
         };
-        let gate = entry.get_mut();
         let was_first = match waiter {
             None => std::mem::take(&mut gate.attempted),
             Some(waiter) => {
                 let front = gate.queue.front();
                 let was_front = front.is_some_and(|front| Arc::ptr_eq(front, waiter));
+                let before = gate.queue.len();
                 gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
+                self.queued
+                    .fetch_sub(before - gate.queue.len(), Ordering::SeqCst);
                 was_front
             }
         };
@@ -177,7 +184,7 @@ impl Gates {
             gate.holder = entered;
         }
         if gate.is_idle() {
-            entry.remove();
+            shard.gates.remove(slot);
         }
     }
 
@@ -192,6 +199,9 @@ impl Gates {
 
     /// The first entry in line that is undecided, with its token.
     pub(crate) fn receiver(&self, slot: &SlotName) -> Option<(Arc<Waiter>, LeaseToken)> {
+        if self.queued.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
         let shard = self.shard(slot).lock();
         let queue = &shard.gates.get(slot)?.queue;
         queue
@@ -216,10 +226,9 @@ impl Gates {
     /// Notes that the lease of `token` has given the slot back, and lets the next entry follow.
     pub(crate) fn freed(&self, slot: &SlotName, token: &LeaseToken, follow: Follow) {
         let mut shard = self.shard(slot).lock();
-        let Entry::Occupied(mut entry) = shard.gates.entry(slot.clone()) else {
+        let Some(gate) = shard.gates.get_mut(slot) else {
             return;
         };
-        let gate = entry.get_mut();
         if gate
             .holder
             .as_ref()
@@ -243,7 +252,7 @@ impl Gates {
             (None, _) => {}
         }
         if gate.is_idle() {
-            entry.remove();
+            shard.gates.remove(slot);
         }
     }
 
@@ -348,7 +357,6 @@ pub(crate) struct Place<'a> {
     slot: &'a SlotName,
     /// The entry in the queue; `None` while it is at its first attempt.
     waiter: Option<&'a Arc<Waiter>>,
-    entered: Option<Holding>,
 }
 
 impl<'a> Place<'a> {
@@ -360,15 +368,16 @@ impl<'a> Place<'a> {
 
     /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
     /// over.
-    pub(crate) fn enter(mut self, token: LeaseToken, now: Instant) {
-        self.entered = Some(Holding::new(token, now));
+    pub(crate) fn enter(self, token: LeaseToken, now: Instant) {
+        let entered = Some(Holding::new(token, now));
+        self.gates.leave(self.slot, self.waiter, entered);
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.gates
-            .leave(self.slot, self.waiter, self.entered.take());
+        self.gates.leave(self.slot, self.waiter, None);
     }
 }
 

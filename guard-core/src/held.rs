@@ -2,7 +2,7 @@
 
 mod closing;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::callbacks::{Callback, Callbacks, discard};
@@ -59,7 +59,8 @@ pub(crate) struct HeldLease<S: LeaseStore> {
     /// Protects the lease's phase and callbacks. Whoever changes the phase acts on it: closing, the loss's
     /// log line and callbacks each happen once.
     state: Mutex<State>,
-    care: Care,
+    /// How the keeper looks after the lease, if it does.
+    care: OnceLock<Box<Care>>,
 }
 
 impl<S: LeaseStore> HeldLease<S> {
@@ -71,9 +72,7 @@ impl<S: LeaseStore> HeldLease<S> {
         node: NodeId,
         grant: Grant,
     ) -> Arc<Self> {
-        let (entered, deadline) = (grant.at, grant.deadline);
-        let sent = deadline.checked_sub(engine.settings.ttl.validity());
-        let third = Self::rhythm(engine);
+        let entered = grant.at;
         let lease = Arc::new(Self {
             engine: Arc::clone(engine),
             slot,
@@ -84,16 +83,16 @@ impl<S: LeaseStore> HeldLease<S> {
             entered,
             state: Mutex::new(State {
                 phase: Phase::Held {
-                    deadline,
-                    heard: sent.unwrap_or(entered),
+                    deadline: grant.deadline,
+                    heard: grant.sent,
                 },
                 on_lost: Vec::new(),
             }),
-            care: Care::new(after(entered, third)),
+            care: OnceLock::new(),
         });
         let settings = &engine.settings;
         if settings.auto_renew || settings.observer.0.is_some() || !settings.expires {
-            lease.enrol(after(entered, third.min(EARLY)));
+            lease.enrol(after(entered, Self::rhythm(engine).min(EARLY)));
         }
         lease
     }
@@ -108,6 +107,11 @@ impl<S: LeaseStore> HeldLease<S> {
         }
     }
 
+    fn care(&self) -> &Care {
+        let renewal = || after(self.entered, Self::rhythm(&self.engine));
+        self.care.get_or_init(|| Box::new(Care::new(renewal())))
+    }
+
     /// Whether the guard renews the lease now.
     fn is_renewed(&self) -> bool {
         let settings = &self.engine.settings;
@@ -116,7 +120,7 @@ impl<S: LeaseStore> HeldLease<S> {
 
     /// Puts the lease into the keeper's care, once.
     fn enrol(self: &Arc<Self>, due: Instant) {
-        self.care.enrol(|| {
+        self.care().enrol(|| {
             let lease: Weak<Self> = Arc::downgrade(self);
             self.engine.keeper.enrol(lease, due)
         });
@@ -215,20 +219,22 @@ impl State {
 
 impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     fn close(&self) -> CloseOutcome {
-        let real = Instant::now();
-        let now = self.engine.clock.given(real);
-        let callbacks = {
+        let (real, callbacks) = {
             let mut state = self.state.lock();
-            let at = match state.phase {
+            let lost = match state.phase {
+                // Most leases are closed and then dropped: that costs no look at the clock.
                 Phase::Closed { .. } => return CloseOutcome::AlreadyClosed,
-                Phase::Held { .. } => now,
-                Phase::Lost { at } => at,
+                Phase::Held { .. } => None,
+                Phase::Lost { at } => Some(at),
             };
+            let real = Instant::now();
+            let at = lost.unwrap_or_else(|| self.engine.clock.given(real));
             state.phase = Phase::Closed { at };
-            std::mem::take(&mut state.on_lost)
+            (real, std::mem::take(&mut state.on_lost))
         };
         discard(callbacks);
-        if let Some(number) = self.care.end() {
+        // Care that begins later finds the lease closed.
+        if let Some(number) = self.care.get().and_then(|care| care.end()) {
             self.engine.keeper.dismiss(number);
         }
         let outcome = self.give_up_slot(real);
@@ -335,14 +341,14 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         };
         let expires = self.engine.settings.expires;
         let renews = self.is_renewed() || !expires;
-        let mut look = self.care.take_look();
-        if expires && self.care.takes_up_watch() {
+        let mut look = self.care().take_look();
+        if expires && self.care().takes_up_watch() {
             let watch = self
                 .engine
                 .store
                 .watch(&self.slot, &Waker::of_holder(&self));
             look |= watch.as_ref().is_some_and(Watch::is_healthy);
-            self.care.keep(watch);
+            self.care().keep(watch);
         }
         if look {
             // Both read the slot, and so register for its next change; renewals go together.
@@ -351,7 +357,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         if !renews {
             return Need::Later(deadline);
         }
-        let renewal = self.care.renewal();
+        let renewal = self.care().renewal();
         if renewal <= horizon {
             Need::Renewal
         } else {
@@ -378,7 +384,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                 } else {
                     self.confirm(sent, sent);
                 }
-                self.care.renewed(after(sent, rhythm))
+                self.care().renewed(after(sent, rhythm))
             }
             Ok(Renewed::NotHeld) => {
                 self.lose("a renewal found that the slot is no longer its own");
@@ -390,7 +396,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                     target: crate::LOG_TARGET,
                     "sandbox slot {:?}: a renewal failed, trying again: {error}", self.slot
                 );
-                self.care
+                self.care()
                     .renewal_failed(self.engine.clock.now(), rhythm / 2)
             }
         }
@@ -412,7 +418,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
 
 impl<S: LeaseStore> Wake for HeldLease<S> {
     fn wake(&self) {
-        if let Some(number) = self.care.want_look() {
+        if let Some(number) = self.care().want_look() {
             self.engine.keeper.expedite(number);
         }
     }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::sync::{Mutex, thread_local};
+use crate::sync::{AtomicBool, Mutex, thread_local};
 use crate::waiter::{Verdict, Waiter};
 
 /// Ends the waits that observe it.
@@ -28,15 +29,16 @@ use crate::waiter::{Verdict, Waiter};
 /// assert!(guard.enter(&key, wait).is_ok(), "an interrupt is reported once");
 /// ```
 #[derive(Clone, Default)]
-pub struct Interrupt(Arc<Mutex<Inner>>);
+pub struct Interrupt(Arc<Inner>);
 
-/// Protected by the handle's lock: the interrupt that nobody took yet, and the entries that would take
-/// one now. `pending` is set only while every observer is already decided. Under the lock only the lock
-/// of a waiter, which is a leaf, is taken.
 #[derive(Default)]
 struct Inner {
-    pending: bool,
-    observers: Vec<Arc<Waiter>>,
+    /// Whether there is an interrupt that nobody took yet. Set only while every observer is already decided;
+    /// changed under the lock, and read without it by those who only ask.
+    pending: AtomicBool,
+    /// Protects the entries that would take an interrupt now, and whether one is pending. Under the lock only
+    /// the lock of a waiter, which is a leaf, is taken.
+    observers: Mutex<Vec<Arc<Waiter>>>,
 }
 
 thread_local! {
@@ -60,39 +62,40 @@ impl Interrupt {
 
     /// Ends every wait that observes this handle now, or else stays pending for the next one.
     pub fn interrupt(&self) {
-        let mut inner = self.0.lock();
+        let observers = self.0.observers.lock();
         let mut taken = false;
-        for waiter in &inner.observers {
+        for waiter in &*observers {
             taken |= waiter.decide(Verdict::Interrupted);
         }
         if !taken {
-            inner.pending = true;
+            self.0.pending.store(true, Ordering::SeqCst);
         }
     }
 
     /// Whether an interrupt is pending: none of the waits has taken it.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
-        self.0.lock().pending
+        self.0.pending.load(Ordering::SeqCst)
     }
 
     /// Takes a pending interrupt, for code that waits in its own way.
     pub fn take(&self) -> bool {
-        std::mem::take(&mut self.0.lock().pending)
+        let _observers = self.0.observers.lock();
+        self.0.pending.swap(false, Ordering::SeqCst)
     }
 
     fn observe(&self, waiter: &Arc<Waiter>) {
-        let mut inner = self.0.lock();
-        if inner.pending && waiter.decide(Verdict::Interrupted) {
-            inner.pending = false;
+        let mut observers = self.0.observers.lock();
+        if self.is_interrupted() && waiter.decide(Verdict::Interrupted) {
+            self.0.pending.store(false, Ordering::SeqCst);
         }
-        inner.observers.push(Arc::clone(waiter));
+        observers.push(Arc::clone(waiter));
     }
 
     fn ignore(&self, waiter: &Arc<Waiter>) {
-        let mut inner = self.0.lock();
-        if let Some(at) = inner.observers.iter().position(|w| Arc::ptr_eq(w, waiter)) {
-            inner.observers.swap_remove(at);
+        let mut observers = self.0.observers.lock();
+        if let Some(at) = observers.iter().position(|w| Arc::ptr_eq(w, waiter)) {
+            observers.swap_remove(at);
         }
     }
 }
@@ -203,6 +206,6 @@ mod tests {
         let waiter = waiter();
         drop(Observation::start(&waiter, Some(&own)));
         assert!(interrupted(&waiter) && !own.is_interrupted());
-        assert!(own.0.lock().observers.is_empty());
+        assert!(own.0.observers.lock().is_empty());
     }
 }

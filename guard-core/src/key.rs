@@ -1,8 +1,12 @@
 //! What callers name: an isolation scope and a value, checked once where the key is made.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
 
 use crate::error::ConfigError;
+use crate::slot::{KeyPrefix, SlotName};
 
 /// The largest legal key value, in bytes of UTF-8.
 pub const MAX_VALUE_BYTES: usize = 1024;
@@ -60,10 +64,11 @@ impl fmt::Display for IsolationScope {
 /// assert!(SandboxIsolationKey::new(IsolationScope::User, "  ").is_err());
 /// # Ok::<(), guard_core::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxIsolationKey {
     scope: IsolationScope,
     value: String,
+    name: Remembered,
 }
 
 impl SandboxIsolationKey {
@@ -88,15 +93,20 @@ impl SandboxIsolationKey {
                 "it is {len} bytes long, the limit is {MAX_VALUE_BYTES} bytes"
             ));
         }
-        Ok(Self { scope, value })
+        Ok(Self::checked(scope, value))
     }
 
     /// The one key of [`IsolationScope::Global`].
     #[must_use]
     pub fn global() -> Self {
+        Self::checked(IsolationScope::Global, GLOBAL_VALUE.to_owned())
+    }
+
+    fn checked(scope: IsolationScope, value: String) -> Self {
         Self {
-            scope: IsolationScope::Global,
-            value: GLOBAL_VALUE.to_owned(),
+            scope,
+            value,
+            name: Remembered::default(),
         }
     }
 
@@ -159,6 +169,54 @@ impl SandboxIsolationKey {
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
+    }
+
+    /// The name of the key's slot under `prefix`, which `make` makes unless the key remembers it.
+    pub(crate) fn name(&self, prefix: &KeyPrefix, make: impl Fn() -> SlotName) -> SlotName {
+        let (known, name) = self.name.0.get_or_init(|| (prefix.clone(), make()));
+        if known == prefix {
+            name.clone()
+        } else {
+            make()
+        }
+    }
+}
+
+/// The slot's name for the guard that used the key first, so that it is made once. It follows from the key, and
+/// counts for nothing when keys are compared.
+#[derive(Clone, Default)]
+struct Remembered(OnceLock<(KeyPrefix, SlotName)>);
+
+impl PartialEq for Remembered {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Remembered {}
+
+impl Hash for Remembered {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialOrd for Remembered {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Remembered {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
+}
+
+impl fmt::Debug for SandboxIsolationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxIsolationKey")
+            .field("scope", &self.scope)
+            .field("value", &self.value)
+            .finish()
     }
 }
 

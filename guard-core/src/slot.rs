@@ -1,6 +1,5 @@
 //! What a key is called in a store.
 
-use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -59,19 +58,10 @@ impl KeyPrefix {
     /// ```
     #[must_use]
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
-        thread_local! {
-            /// Spares each entry an allocation.
-            static NAME: RefCell<String> = const { RefCell::new(String::new()) };
-        }
-        let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
-        let join = |name: &mut String| {
-            name.clear();
-            name.extend(parts);
-            SlotName::from_store(name)
-        };
-        // A thread that is past the end of its local storage makes a string of its own.
-        NAME.try_with(|name| join(&mut name.borrow_mut()))
-            .unwrap_or_else(|_| join(&mut String::new()))
+        key.name(self, || {
+            let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
+            SlotName::from_store(&parts.concat())
+        })
     }
 }
 
@@ -112,6 +102,7 @@ impl SlotName {
     ///
     /// When `count` is zero.
     #[must_use]
+    #[inline]
     pub fn shard(&self, count: usize) -> usize {
         // The other half of the hash than what maps take first. A remainder fits.
         let half = self.hash.rotate_left(32);
@@ -122,6 +113,7 @@ impl SlotName {
 }
 
 impl PartialEq for SlotName {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash && (Arc::ptr_eq(&self.name, &other.name) || self.name == other.name)
     }

@@ -1,13 +1,17 @@
-//! The locks of gates, waiters, leases and interrupts: `parking_lot`'s, or those of the model checker.
+//! The locks and atomics of gates, waiters, leases and interrupts: the usual ones, or those of the model checker.
 //!
 //! Built with `--cfg shuttle`, `tests/model.rs` runs the engine under `shuttle`, which decides which thread
-//! goes on at each of these locks.
+//! goes on at each of them.
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize};
+#[cfg(not(shuttle))]
 pub(crate) use std::thread_local;
 
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize};
 #[cfg(shuttle)]
 pub(crate) use shuttle::thread_local;
 

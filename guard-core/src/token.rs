@@ -4,8 +4,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rand::RngCore;
-
 use crate::error::ConfigError;
 
 /// Random characters of a token of ours: 128 bits in lower-case hexadecimal.
@@ -61,24 +59,27 @@ pub struct LeaseToken(Text);
 /// The usual token is made and passed on without allocation.
 #[derive(Clone)]
 enum Text {
-    Digits([u8; RANDOM_CHARS]),
+    Digits(Digits),
     Other(Arc<str>),
 }
+
+/// Aligned, so that copies of one that was just made do not stall the processor.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(align(8))]
+struct Digits([u8; RANDOM_CHARS]);
 
 impl LeaseToken {
     /// Makes a token that was never made before: 128 random bits, behind the owner's label if there
     /// is one.
     #[must_use]
     pub fn generate(owner: &OwnerLabel) -> Self {
-        let mut bits = [0_u8; RANDOM_CHARS / 2];
-        rand::rng().fill_bytes(&mut bits);
+        let bits = rand::random::<u128>().to_be_bytes();
         let mut digits = [0_u8; RANDOM_CHARS];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(bits) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 0xf)];
+            pair.copy_from_slice(&[byte >> 4, byte & 0xf].map(hex));
         }
         Self(match &owner.0 {
-            None => Text::Digits(digits),
+            None => Text::Digits(Digits(digits)),
             Some(label) => {
                 let digits = std::str::from_utf8(&digits).unwrap_or_default();
                 Text::Other(format!("{label}{SEPARATOR}{digits}").into())
@@ -96,7 +97,7 @@ impl LeaseToken {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Text::Digits(digits) => std::str::from_utf8(digits).unwrap_or_default(),
+            Text::Digits(Digits(digits)) => std::str::from_utf8(digits).unwrap_or_default(),
             Text::Other(text) => text,
         }
     }
@@ -124,12 +125,16 @@ impl LeaseToken {
             .as_str()
             .rsplit_once(SEPARATOR)
             .unwrap_or(("", self.as_str()));
-        let ours = digits.len() == RANDOM_CHARS && digits.bytes().all(|b| HEX.contains(&b));
+        let ours = digits.len() == RANDOM_CHARS
+            && digits
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         ours.then_some((owner, digits))
     }
 }
 
 impl PartialEq for LeaseToken {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Text::Digits(a), Text::Digits(b)) => a == b,
@@ -146,7 +151,10 @@ impl Hash for LeaseToken {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// A hexadecimal digit; without a table, so that many are made at once.
+const fn hex(nibble: u8) -> u8 {
+    nibble + if nibble < 10 { b'0' } else { b'a' - 10 }
+}
 
 impl fmt::Debug for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,10 @@ use crate::error::ConfigError;
 /// What the holder counts on is a little shorter than what the store keeps, so that the holder stops
 /// believing before the store does, small clock drift included: see [`LeaseTtl::validity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeaseTtl(Duration);
+pub struct LeaseTtl {
+    ttl: Duration,
+    validity: Duration,
+}
 
 impl LeaseTtl {
     /// Unless another one is set: 30 minutes.
@@ -37,27 +40,31 @@ impl LeaseTtl {
             ));
         }
         let beyond_millis = ttl.subsec_nanos() % 1_000_000;
-        Ok(Self(ttl - Duration::from_nanos(beyond_millis.into())))
+        let ttl = ttl - Duration::from_nanos(beyond_millis.into());
+        let margin = (ttl / 1000).max(Duration::from_millis(1));
+        Ok(Self {
+            ttl,
+            validity: ttl.saturating_sub(margin).max(ttl / 2),
+        })
     }
 
     /// The TTL.
     #[must_use]
     pub const fn get(self) -> Duration {
-        self.0
+        self.ttl
     }
 
     /// The TTL in milliseconds.
     #[must_use]
     pub fn as_millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// How long a holder may count on its lease: the TTL less a thousandth of it, at least 1 ms less,
     /// but never less than half of it.
     #[must_use]
-    pub fn validity(self) -> Duration {
-        let margin = (self.0 / 1000).max(Duration::from_millis(1));
-        self.0.saturating_sub(margin).max(self.0 / 2)
+    pub const fn validity(self) -> Duration {
+        self.validity
     }
 }
 
@@ -68,7 +75,7 @@ impl LeaseTtl {
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     started: Instant,
-    deadline: Instant,
+    time: Duration,
 }
 
 impl Budget {
@@ -80,10 +87,10 @@ impl Budget {
 
     /// A budget of `time` from `start` on.
     #[must_use]
-    pub fn starting(start: Instant, time: Duration) -> Self {
+    pub const fn starting(start: Instant, time: Duration) -> Self {
         Self {
             started: start,
-            deadline: after(start, time),
+            time,
         }
     }
 
@@ -96,13 +103,13 @@ impl Budget {
     /// What is left; zero once it is spent.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.time.saturating_sub(self.started.elapsed())
     }
 
     /// When it is spent.
     #[must_use]
-    pub const fn deadline(&self) -> Instant {
-        self.deadline
+    pub fn deadline(&self) -> Instant {
+        after(self.started, self.time)
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Grant {
     pub(crate) token: LeaseToken,
     pub(crate) fencing: Option<FencingToken>,
-    /// When the grant came, by the guard's clock.
+    /// When it was asked for, and when it came, by the guard's clock.
+    pub(crate) sent: Instant,
     pub(crate) at: Instant,
     /// Until when the lease may be relied on.
     pub(crate) deadline: Instant,
@@ -42,6 +43,7 @@ impl Grant {
         Self {
             token,
             fencing: None,
+            sent: now,
             at: now,
             deadline: now,
             row: Row::default(),

@@ -63,6 +63,23 @@ impl Servers {
         }
     }
 
+    /// Changes slots on the tracked connection of the server that has `slot`: see [`WakeupLine::change`].
+    pub(crate) fn change<T>(
+        &self,
+        slot: &SlotName,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        match (self, slot) {
+            (Self::One(server), _) => server.wakeups.change(brings, budget, work),
+            #[cfg(feature = "cluster")]
+            (Self::Cluster(cluster), slot) => {
+                cluster.server(slot)?.wakeups.change(brings, budget, work)
+            }
+        }
+    }
+
     /// Whether a look at `slot` would be told of its next change.
     pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
         match self {

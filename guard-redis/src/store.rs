@@ -74,6 +74,33 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Does an idempotent operation on a connection of the pool, unless the tracked connection has `answered`
+    /// it.
+    fn operate<T>(
+        &self,
+        answered: Option<Result<T, StoreError>>,
+        slot: &SlotName,
+        name: &'static str,
+        budget: Budget,
+        brings: Option<&LeaseToken>,
+        work: impl Fn(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let doubt = match answered {
+            None => false,
+            Some(Err(error)) if error.is_unknown() => true,
+            Some(result) => return result,
+        };
+        let result = self.servers.operate(slot, name, budget, brings, work);
+        // What failed there may still take effect: without an answer to this it stays unknown.
+        result.map_err(|error| {
+            if doubt {
+                error.with_unknown_outcome()
+            } else {
+                error
+            }
+        })
+    }
+
     /// Passes the slot on and has it acknowledged.
     fn swap(
         &self,
@@ -164,14 +191,12 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
-            match self.servers.look(first, None, budget, work) {
-                None => {}
-                Some(Err(error)) if error.is_unknown() => {}
-                Some(result) => return result,
-            }
-        }
-        self.servers.operate(first, "renew", budget, None, work)
+        let answered = if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
+            self.servers.look(first, None, budget, work)
+        } else {
+            None
+        };
+        self.operate(answered, first, "renew", budget, None, work)
     }
 }
 
@@ -190,27 +215,15 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
-        let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
-        let mut doubt = false;
-        if inner.servers.is_watched(slot) {
-            match inner.servers.look(slot, Some(token), budget, take) {
-                Some(Err(error)) if error.is_unknown() => doubt = true,
-                Some(result) => return result,
-                None => {}
-            }
-        }
-        let result = inner
-            .servers
-            .operate(slot, "acquire", budget, Some(token), |session| {
-                inner.take.run_if_free(session, slot, token, ttl)
-            });
-        // The look that failed may still take effect: without an answer to this it stays unknown.
-        result.map_err(|error| {
-            if doubt {
-                error.with_unknown_outcome()
-            } else {
-                error
-            }
+        let answered = if inner.servers.is_watched(slot) {
+            inner.servers.look(slot, Some(token), budget, |session| {
+                inner.take.run(session, slot, token, ttl)
+            })
+        } else {
+            None
+        };
+        inner.operate(answered, slot, "acquire", budget, Some(token), |session| {
+            inner.take.run_if_free(session, slot, token, ttl)
         })
     }
 
@@ -301,18 +314,23 @@ impl LeaseStore for RedisStore {
     ) -> Result<HandedOver, StoreError> {
         let inner = &*self.0;
         let suspects = inner.unanswered.of(from);
-        let handed = inner
-            .servers
-            .operate(slot, "hand over", budget, Some(to), |session| {
-                if !inner.unanswered.settle(&suspects, session)? {
-                    return Ok(None);
-                }
-                let handed = inner.swap(session, slot, [from, to], ttl)?;
-                if handed == HandedOver::NotHeld {
-                    session.confirm()?;
-                }
-                Ok(Some(handed))
-            })?;
+        let work = |session: &mut Session<'_>| {
+            if !inner.unanswered.settle(&suspects, session)? {
+                return Ok(None);
+            }
+            let handed = inner.swap(session, slot, [from, to], ttl)?;
+            if handed == HandedOver::NotHeld {
+                session.confirm()?;
+            }
+            Ok(Some(handed))
+        };
+        // On the tracked connection it does not wake this process, which is told of the slot's changes.
+        let answered = if suspects.is_empty() && inner.servers.is_watched(slot) {
+            inner.servers.change(slot, Some(to), budget, work)
+        } else {
+            None
+        };
+        let handed = inner.operate(answered, slot, "hand over", budget, Some(to), work)?;
         let handed = handed.ok_or_else(not_final)?;
         inner.unanswered.forget(from);
         Ok(handed)

@@ -152,6 +152,16 @@ impl WakeupLine {
         self.line.look(brings, budget, work)
     }
 
+    /// Works on the tracked connection: see [`Line::change`].
+    pub(crate) fn change<T>(
+        &self,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        self.line.change(brings, budget, work)
+    }
+
     /// Whether a look at `slot` would be told of its next change.
     pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
         self.line.is_healthy() && self.line.interests.contains(slot)
@@ -203,11 +213,40 @@ impl Line {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        let work = |session: &mut Session<'_>| {
-            session.may_be_demoted = self.route.moves();
-            work(session)
-        };
-        match self.tracked.use_within(half_of(budget), work)? {
+        let work = |session: &mut Session<'_>| self.work(session, work);
+        let result = self.tracked.use_within(half_of(budget), work)?;
+        self.judge(brings, result)
+    }
+
+    /// Changes slots on the tracked connection if it is idle, so that the server does not tell of the change
+    /// those who made it; `None` if there is none or it is in use. It gets half of the time, like a look.
+    pub(crate) fn change<T>(
+        &self,
+        brings: Option<&LeaseToken>,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        let work = |session: &mut Session<'_>| self.work(session, work);
+        let result = self.tracked.use_if_idle(half_of(budget), work)?;
+        self.judge(brings, result)
+    }
+
+    fn work<T>(
+        &self,
+        session: &mut Session<'_>,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        session.may_be_demoted = self.route.moves();
+        work(session)
+    }
+
+    /// What work on the tracked connection came to; `None` if the pool does better.
+    fn judge<T>(
+        &self,
+        brings: Option<&LeaseToken>,
+        result: Result<T, (Failure, Option<Identity>)>,
+    ) -> Option<Result<T, StoreError>> {
+        match result {
             Ok(value) => Some(Ok(value)),
             // The pool finds the right server at once.
             Err((failure, _)) if failure.is_misdirection() => None,

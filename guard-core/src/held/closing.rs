@@ -55,6 +55,7 @@ impl<S: LeaseStore> HeldLease<S> {
                     let grant = Grant {
                         token: to.clone(),
                         fencing,
+                        sent,
                         at,
                         deadline,
                         row,

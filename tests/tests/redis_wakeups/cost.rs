@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guard_conformance::PATIENCE;
 use guard_conformance::monitor::Monitor;
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::{GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
@@ -101,4 +102,33 @@ fn a_holder_that_renews_often_makes_them_cost_no_more_than_550() {
         "{} commands",
         others.len()
     );
+}
+
+#[test]
+fn a_section_of_threads_that_follow_each_other_costs_a_hand_over_and_a_look() {
+    const WAITERS: usize = 10;
+    let server = RedisServer::start();
+    let guard = RedisSandboxExecutionGuard::builder(server.url())
+        .max_hand_overs(100)
+        .max_hand_over_time(PATIENCE)
+        .build()
+        .unwrap();
+    let lease = guard.try_enter(&key("a")).unwrap();
+    let monitor = thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let lease = guard.try_enter_for(&key("a"), PATIENCE).unwrap();
+                // So long that the next in line begins to look.
+                thread::sleep(Duration::from_millis(100));
+                lease.close();
+            });
+        }
+        thread::sleep(Duration::from_millis(100));
+        let monitor = Monitor::start(&server);
+        lease.close();
+        monitor
+    });
+    let commands = monitor.stop();
+    // The last lease is released, and what begins while somebody is slow may come twice.
+    assert!(commands.len() <= 2 * WAITERS + 3, "{commands:#?}");
 }
