@@ -54,7 +54,7 @@ pub trait Database: Program + Send + Sync + 'static {
     /// When it cannot be started: a machine without the database must not read as one where the tests pass.
     fn start_with(settings: &[&str]) -> Daemon<Self>;
 
-    /// A client for the address that prints bare values as soon as it has them.
+    /// A client of the server that prints bare values as soon as it has them.
     fn client(server: &Daemon<Self>) -> Command;
 
     /// Builds a guard.
