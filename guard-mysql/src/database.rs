@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use guard_core::{Budget, StoreError};
-use guard_session::{Database, Reactor, wait};
+use guard_session::{Database, Reactor};
 use mysql_async::{Conn, Opts, OptsBuilder};
 
-use crate::error::{classify, no_answer, out_of_time};
+use crate::error::classify;
 use crate::session::MySqlSession;
 
 /// The thread that moves bytes.
@@ -53,22 +53,9 @@ impl Database for MySql {
 
     fn open(&self, budget: Budget) -> Result<MySqlSession, StoreError> {
         const CONNECTING: &str = "connecting";
-        if budget.remaining().is_zero() {
-            return Err(out_of_time(CONNECTING));
-        }
-        let mut connecting = self.reactor.spawn(Conn::new(self.options.clone()));
-        let connection = match wait(&mut connecting, budget.deadline()) {
-            Some(Ok(connected)) => connected.map_err(|error| classify(CONNECTING, error))?,
-            Some(Err(gone)) => {
-                return Err(
-                    StoreError::transient("the connection's thread has ended").with_source(gone)
-                );
-            }
-            None => {
-                connecting.abort();
-                return Err(no_answer(CONNECTING));
-            }
-        };
+        let connecting = Conn::new(self.options.clone());
+        let connected = self.reactor.connect(CONNECTING, connecting, budget)?;
+        let connection = connected.map_err(|error| classify(CONNECTING, error))?;
         let runtime = self.reactor.handle().clone();
         MySqlSession::begin(connection, runtime, budget)
     }

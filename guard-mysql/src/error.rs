@@ -88,20 +88,6 @@ pub(crate) fn is(error: &StoreError, code: u16) -> bool {
     matches!(source, Some(Error::Server(answer)) if answer.code == code)
 }
 
-/// No time was left before anything was sent.
-pub(crate) fn out_of_time(operation: &str) -> StoreError {
-    StoreError::transient(format!(
-        "{operation}: the operation timeout has passed (see `operation_timeout`)"
-    ))
-}
-
-/// Nothing came within the time.
-pub(crate) fn no_answer(operation: &str) -> StoreError {
-    StoreError::transient(format!(
-        "{operation}: no answer within the operation timeout (see `operation_timeout`)"
-    ))
-}
-
 /// The session does not exist any more at our end.
 pub(crate) fn over(operation: &str) -> StoreError {
     StoreError::transient(format!("{operation}: the session has ended"))

@@ -13,7 +13,7 @@ use mysql_async::{Conn, Row, Value};
 use tokio::runtime::Handle;
 
 use crate::database::IDLE_TIMEOUT;
-use crate::error::{NO_SUCH_THREAD, failure, is, no_answer, out_of_time, over, shared};
+use crate::error::{NO_SUCH_THREAD, failure, is, over, shared};
 use crate::name::lock_name;
 
 /// What a statement answers instead of a lock's state when its session is not its user's alone.
@@ -67,11 +67,7 @@ impl MySqlSession {
         let mut ask = |statement| {
             state
                 .ask(BEGINNING, statement, budget)
-                .map_err(|failure| match failure {
-                    Failure::Answer(error) | Failure::Ended(error) | Failure::Unanswered(error) => {
-                        error
-                    }
-                })
+                .map_err(Failure::into_bare_error)
         };
         let row = ask(who)?.unwrap_or_default();
         let field = |index: usize| row.get(index).and_then(Option::as_deref);
@@ -260,7 +256,7 @@ impl State {
         budget: Budget,
     ) -> Result<Answer, Failure> {
         if budget.remaining().is_zero() {
-            return Err(Failure::Answer(out_of_time(operation)));
+            return Err(Failure::out_of_time(operation));
         }
         if matches!(self, Self::Busy(_)) {
             // What a former statement answers so late is nobody's any more.
@@ -287,7 +283,7 @@ impl State {
             return Err(Failure::Ended(over(operation)));
         };
         let Some((connection, answer)) = wait(statement, budget.deadline()) else {
-            return Err(Failure::Unanswered(no_answer(operation)));
+            return Err(Failure::no_answer(operation));
         };
         let answer = answer.map_err(|error| failure(operation, error));
         *self = match answer {

@@ -8,7 +8,9 @@ use guard_core::{
     ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
     guard_settings,
 };
-use guard_session::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
+use guard_session::{
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, session_settings,
+};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -87,21 +89,7 @@ impl PostgresGuardBuilder {
     }
 
     guard_settings!();
-
-    /// The most connections that operations use at the same moment, and the most idle ones that are kept. Each
-    /// lease has a connection of its own beside these. Default 8, at least 1.
-    pub const fn pool_size(mut self, size: u32) -> Self {
-        self.pool_size = size;
-        self
-    }
-
-    /// How many slots are waited for in the database at the same time, each with a connection and a thread: the
-    /// waiter then enters within a round trip or two of the release. Other slots are looked at every
-    /// `retry_interval`. However many threads wait for one slot, it needs one. Default 4; zero always polls.
-    pub const fn wait_connections(mut self, connections: u32) -> Self {
-        self.wait_connections = connections;
-        self
-    }
+    session_settings!();
 
     /// Connects and makes the guard, within the operation timeout.
     ///

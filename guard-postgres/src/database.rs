@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{Budget, StoreError};
-use guard_session::{Database, Reactor, SessionId, wait};
+use guard_session::{Database, Reactor, SessionId};
 use parking_lot::Mutex;
 use tokio_postgres::{Config, NoTls};
 
-use crate::error::{classify, no_answer, out_of_time};
+use crate::error::classify;
 use crate::session::PostgresSession;
 
 /// The thread that moves bytes.
@@ -64,27 +64,11 @@ impl Database for Postgres {
 
     fn open(&self, budget: Budget) -> Result<PostgresSession, StoreError> {
         const CONNECTING: &str = "connecting";
-        if budget.remaining().is_zero() {
-            return Err(out_of_time(CONNECTING));
-        }
         let mut config = self.config.clone();
         config.connect_timeout(budget.remaining());
-        let mut connecting = self
-            .reactor
-            .spawn(async move { config.connect(NoTls).await });
-        let connected = match wait(&mut connecting, budget.deadline()) {
-            Some(Ok(connected)) => connected.map_err(|error| classify(CONNECTING, error))?,
-            Some(Err(gone)) => {
-                return Err(
-                    StoreError::transient("the connection's thread has ended").with_source(gone)
-                );
-            }
-            None => {
-                connecting.abort();
-                return Err(no_answer(CONNECTING));
-            }
-        };
-        let (client, connection) = connected;
+        let connecting = async move { config.connect(NoTls).await };
+        let connected = self.reactor.connect(CONNECTING, connecting, budget)?;
+        let (client, connection) = connected.map_err(|error| classify(CONNECTING, error))?;
         self.reactor.spawn(async move {
             // Whoever uses the client is told, too.
             if let Err(error) = connection.await {

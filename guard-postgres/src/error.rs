@@ -60,20 +60,6 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     source.is_some_and(|source| source.is::<std::io::Error>())
 }
 
-/// No time was left before anything was sent.
-pub(crate) fn out_of_time(operation: &str) -> StoreError {
-    StoreError::transient(format!(
-        "{operation}: the operation timeout has passed (see `operation_timeout`)"
-    ))
-}
-
-/// Nothing came within the time.
-pub(crate) fn no_answer(operation: &str) -> StoreError {
-    StoreError::transient(format!(
-        "{operation}: no answer within the operation timeout (see `operation_timeout`)"
-    ))
-}
-
 /// The server does not keep a backend for each of our connections.
 pub(crate) fn shared() -> StoreError {
     StoreError::permanent(

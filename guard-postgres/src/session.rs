@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::database::{Backends, settings};
-use crate::error::{failure, no_answer, out_of_time, shared};
+use crate::error::{failure, shared};
 use crate::number::lock_number;
 
 /// When a backend was started, in microseconds: with its process id it names the session for good.
@@ -43,9 +43,7 @@ impl PostgresSession {
              FROM pg_stat_get_activity(pg_backend_pid()); {}",
             settings(LOCK_SLICE)
         );
-        let row = ask(&client, BEGINNING, &who, budget).map_err(|failure| match failure {
-            Failure::Answer(error) | Failure::Ended(error) | Failure::Unanswered(error) => error,
-        })?;
+        let row = ask(&client, BEGINNING, &who, budget).map_err(Failure::into_bare_error)?;
         let malformed = || StoreError::permanent("the server does not say who it is");
         let row = row.ok_or_else(malformed)?;
         let number = |index| row.get(index).and_then(|text| text.parse::<i64>().ok());
@@ -206,7 +204,7 @@ fn ask(
     budget: Budget,
 ) -> Result<Option<SimpleQueryRow>, Failure> {
     if budget.remaining().is_zero() {
-        return Err(Failure::Answer(out_of_time(operation)));
+        return Err(Failure::out_of_time(operation));
     }
     match wait(client.simple_query(statement), budget.deadline()) {
         Some(Ok(messages)) => Ok(messages.into_iter().find_map(|message| match message {
@@ -214,7 +212,7 @@ fn ask(
             _ => None,
         })),
         Some(Err(error)) => Err(failure(operation, error)),
-        None => Err(Failure::Unanswered(no_answer(operation))),
+        None => Err(Failure::no_answer(operation)),
     }
 }
 

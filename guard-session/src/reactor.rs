@@ -13,8 +13,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
+use guard_core::{Budget, StoreError};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+use crate::session::Failure;
 
 /// The thread that moves bytes for all connections of a store. It ends, and with it all connections, when this
 /// is dropped.
@@ -69,6 +72,36 @@ impl Reactor {
         F::Output: Send + 'static,
     {
         self.handle.spawn(task)
+    }
+
+    /// Runs `connecting` on the thread and waits for what comes of it; `operation` is for the errors.
+    ///
+    /// # Errors
+    ///
+    /// Transient ones: when nothing comes within the budget, or the thread has ended.
+    pub fn connect<F>(
+        &self,
+        operation: &str,
+        connecting: F,
+        budget: Budget,
+    ) -> Result<F::Output, StoreError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        if budget.remaining().is_zero() {
+            return Err(Failure::out_of_time(operation).into_bare_error());
+        }
+        let mut connecting = self.spawn(connecting);
+        match wait(&mut connecting, budget.deadline()) {
+            Some(connected) => connected.map_err(|gone| {
+                StoreError::transient("the connection's thread has ended").with_source(gone)
+            }),
+            None => {
+                connecting.abort();
+                Err(Failure::no_answer(operation).into_bare_error())
+            }
+        }
     }
 }
 

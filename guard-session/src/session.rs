@@ -142,6 +142,30 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// No time was left, so nothing was sent.
+    #[must_use]
+    pub fn out_of_time(operation: &str) -> Self {
+        Self::Answer(StoreError::transient(format!(
+            "{operation}: the operation timeout has passed (see `operation_timeout`)"
+        )))
+    }
+
+    /// Nothing came within the time.
+    #[must_use]
+    pub fn no_answer(operation: &str) -> Self {
+        Self::Unanswered(StoreError::transient(format!(
+            "{operation}: no answer within the operation timeout (see `operation_timeout`)"
+        )))
+    }
+
+    /// The bare error, for a session that has not begun: nothing of it can be unknown.
+    #[must_use]
+    pub fn into_bare_error(self) -> StoreError {
+        match self {
+            Self::Answer(error) | Self::Ended(error) | Self::Unanswered(error) => error,
+        }
+    }
+
     /// What the guard is told.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {

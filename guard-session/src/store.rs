@@ -52,6 +52,31 @@ impl SessionSettings {
     }
 }
 
+/// Writes the builder methods for the settings that every store on sessions has, inside the `impl` of a builder
+/// with fields `pool_size: u32` and `wait_connections: u32`; for authors of such stores.
+#[macro_export]
+macro_rules! session_settings {
+    () => {
+        /// The most connections that operations use at the same moment, and the most idle ones that are kept.
+        /// Each lease has a connection of its own beside these. Default 8, at least 1.
+        #[must_use]
+        pub const fn pool_size(mut self, size: u32) -> Self {
+            self.pool_size = size;
+            self
+        }
+
+        /// How many slots are waited for at the server at the same time, each with a connection and a thread:
+        /// the waiter then enters within a round trip or two of the release. Other slots are looked at every
+        /// `retry_interval`. However many threads wait for one slot, it needs one. Default 4; zero always
+        /// polls.
+        #[must_use]
+        pub const fn wait_connections(mut self, connections: u32) -> Self {
+            self.wait_connections = connections;
+            self
+        }
+    };
+}
+
 /// Leases over the locks of a database's sessions. Clones are handles of the same sessions.
 pub struct SessionStore<D: Database>(Arc<Inner<D>>);
 

@@ -21,9 +21,12 @@
 //! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
+//! | [`logged`] | what is logged |
 //! | [`monitor`] | what clients ask a Redis server |
 //! | [`random`] | choices that a seed repeats |
 //! | [`redis_server`], [`postgres_server`], [`pgbouncer`], [`mariadb_server`], [`multiplexer`] | a real server of one's own, and faults for it |
+//! | [`daemon`] | what their processes have in common |
+//! | [`database`] | what a database among them brings along, whose sessions carry the locks |
 //! | [`redis_topologies`] | several of them: sentinels with their master and replicas, a cluster |
 //! | [`replicas`] | a master with replicas |
 //! | [`acl`] | the rules for users that the Redis store's pages give |
@@ -31,6 +34,7 @@
 //! | `src/bin/lease_holder.rs` | the other process |
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs`, `tests/mariadb.rs` | the suite on each store |
+//! | `tests/database_faults`, `tests/database_timings` | what every database is asked; a database joins with a [`Database`](database::Database) and a target of a few lines, such as `tests/mariadb_faults/main.rs` |
 //! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs`, `tests/mariadb_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
@@ -48,8 +52,11 @@ pub mod backend;
 mod cases;
 pub mod certificates;
 pub mod chaos;
+pub mod daemon;
+pub mod database;
 mod fixture;
 pub mod history;
+pub mod logged;
 pub mod mariadb_server;
 pub mod measure;
 pub mod monitor;

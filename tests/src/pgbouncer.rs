@@ -3,36 +3,52 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use tempfile::TempDir;
-
-use crate::fixture::eventually;
-use crate::postgres_server::{
-    PostgresServer, as_server_user, directory_of_server_user, free_port, url,
-};
+use crate::daemon::{Daemon, Program};
+use crate::database::Database as _;
+use crate::postgres_server::{Postgres, PostgresServer, as_server_user, directory_of_server_user};
 
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
-/// Ends the pooler when the pipe to this shell is closed, however the test process ended.
-const WATCHER: &str = r#""$@" >/dev/null 2>&1 </dev/null & pooler=$!
-read -r _; kill -9 $pooler; wait $pooler"#;
+/// What a pooler is started with.
+#[derive(Debug)]
+pub struct Pooler {
+    server: u16,
+    settings: String,
+}
 
 /// A PgBouncer on a free port; it is stopped when this is dropped.
-#[derive(Debug)]
-pub struct PgBouncer {
-    watcher: Child,
-    port: u16,
-    // After the process, whose directory it is.
-    _directory: TempDir,
+pub type PgBouncer = Daemon<Pooler>;
+
+impl Program for Pooler {
+    const NAME: &'static str = "pgbouncer";
+
+    fn command(pooler: &PgBouncer) -> Command {
+        let Pooler { server, settings } = &pooler.program;
+        let settings = format!(
+            "[databases]\n\
+             postgres = host=127.0.0.1 port={server} user=postgres dbname=postgres\n\
+             [pgbouncer]\n\
+             listen_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
+             auth_type = any\nlogfile = {}\n{settings}\n",
+            pooler.port(),
+            pooler.path("log").display()
+        );
+        let file = pooler.path("pgbouncer.ini");
+        fs::write(&file, settings).expect("a file in a directory of one's own");
+        let mut command = as_server_user(Path::new(PROGRAM));
+        command.arg(file);
+        command
+    }
+
+    fn is_up(pooler: &PgBouncer) -> bool {
+        TcpStream::connect(("127.0.0.1", pooler.port())).is_ok()
+    }
 }
 
 impl PgBouncer {
     /// Starts a pooler in `mode` (`session`, `transaction`, `statement`).
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
     #[must_use]
     pub fn start(server: &PostgresServer, mode: &str) -> Self {
         Self::start_with(server, mode, "")
@@ -49,49 +65,16 @@ impl PgBouncer {
             Path::new(PROGRAM).exists(),
             "`pgbouncer` is not installed; on Debian: apt-get install pgbouncer"
         );
-        let directory = directory_of_server_user();
-        let (port, file) = (free_port(), directory.path().join("pgbouncer.ini"));
-        let settings = format!(
-            "[databases]\n\
-             postgres = host=127.0.0.1 port={} user=postgres dbname=postgres\n\
-             [pgbouncer]\n\
-             listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = any\npool_mode = {mode}\n{setting}\n",
-            server.port()
-        );
-        fs::write(&file, settings).expect("a file in a directory of one's own");
-        let pooler = as_server_user(Path::new(PROGRAM));
-        let watcher = Command::new("sh")
-            .args(["-c", WATCHER, "pgbouncer-watcher"])
-            .arg(pooler.get_program())
-            .args(pooler.get_args())
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("sh starts");
-        let this = Self {
-            watcher,
-            port,
-            _directory: directory,
+        let pooler = Pooler {
+            server: server.port(),
+            settings: format!("pool_mode = {mode}\n{setting}"),
         };
-        eventually("pgbouncer listens", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        this
+        Self::launch(pooler, directory_of_server_user())
     }
 
     /// The URL of the server behind the pooler.
     #[must_use]
     pub fn url(&self) -> String {
-        url(self.port)
-    }
-}
-
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        drop(self.watcher.stdin.take());
-        // An error would only say that it is gone already.
-        let _ = self.watcher.wait();
+        Postgres::url(self.port())
     }
 }

@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod mariadb_backend;
-
 use std::process::ExitCode;
 
-use mariadb_backend::MariaDb;
+use guard_conformance::database::DatabaseBackend;
+use guard_conformance::mariadb_server::MariaDb;
 
 fn main() -> ExitCode {
-    guard_conformance::run(MariaDb::start("polled MariaDB", |builder| {
-        builder.wait_connections(0)
-    }))
+    let lease_holder = env!("CARGO_BIN_EXE_lease_holder");
+    guard_conformance::run(DatabaseBackend::<MariaDb>::start(
+        "polled MariaDB",
+        lease_holder,
+        |builder| builder.wait_connections(0),
+    ))
 }

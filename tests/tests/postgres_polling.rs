@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod postgres_backend;
-
 use std::process::ExitCode;
 
-use postgres_backend::Postgres;
+use guard_conformance::database::DatabaseBackend;
+use guard_conformance::postgres_server::Postgres;
 
 fn main() -> ExitCode {
-    guard_conformance::run(Postgres::start("polled PostgreSQL", |builder| {
-        builder.wait_connections(0)
-    }))
+    let lease_holder = env!("CARGO_BIN_EXE_lease_holder");
+    guard_conformance::run(DatabaseBackend::<Postgres>::start(
+        "polled PostgreSQL",
+        lease_holder,
+        |builder| builder.wait_connections(0),
+    ))
 }

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
+use guard_conformance::logged::{listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{Waiting, eventually};
@@ -13,42 +13,9 @@ use guard_redis::{
     IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, Wakeups,
 };
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::LevelFilter::Warn;
 
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// The warnings so far.
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl Log for Keep {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Warn
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-/// Forgets the warnings of earlier tests.
-fn listen() {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(LevelFilter::Warn);
-    });
-    WARNINGS.lock().unwrap().clear();
-}
-
-fn warnings() -> Vec<String> {
-    WARNINGS.lock().unwrap().clone()
-}
 
 fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
@@ -112,7 +79,7 @@ fn restricted(server: &RedisServer, but: &[&str]) -> String {
 #[test]
 fn a_user_who_may_not_track_polls_and_is_told_once() {
     let _alone = alone();
-    listen();
+    listen(Warn);
     let server = RedisServer::start();
     refused_once_and_polled(&server, &restricted(&server, &["-client|tracking"]));
 }
@@ -120,17 +87,17 @@ fn a_user_who_may_not_track_polls_and_is_told_once() {
 #[test]
 fn a_user_who_may_not_subscribe_polls_and_is_told_once() {
     let _alone = alone();
-    listen();
+    listen(Warn);
     let server = RedisServer::start();
     refused_once_and_polled(&server, &restricted(&server, &["-subscribe"]));
-    listen();
+    listen(Warn);
     refused_once_and_polled(&server, &restricted(&server, &["resetchannels"]));
 }
 
 #[test]
 fn a_user_who_may_not_ask_for_the_connections_number_polls_and_is_told_once() {
     let _alone = alone();
-    listen();
+    listen(Warn);
     let server = RedisServer::start();
     refused_once_and_polled(&server, &restricted(&server, &["-client"]));
 }
@@ -138,7 +105,7 @@ fn a_user_who_may_not_ask_for_the_connections_number_polls_and_is_told_once() {
 #[test]
 fn a_server_that_does_not_know_the_command_is_polled() {
     let _alone = alone();
-    listen();
+    listen(Warn);
     let server = RedisServer::start_with(Setup {
         arguments: ["--rename-command", "CLIENT", ""].map(str::to_owned).into(),
         ..Setup::default()
@@ -149,7 +116,7 @@ fn a_server_that_does_not_know_the_command_is_polled() {
 #[test]
 fn polling_by_choice_needs_no_connection_and_is_not_complained_of() {
     let _alone = alone();
-    listen();
+    listen(Warn);
     let server = RedisServer::start();
     let guard = builder(&server.url())
         .wakeups(Wakeups::Polling)

@@ -3,46 +3,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
 use guard_conformance::eventually;
+use guard_conformance::logged::{listen, warnings};
+use guard_conformance::measure::alone;
 use guard_memory::{
     CloseOutcome, IsolationScope, ManualClock, MemorySandboxExecutionGuard, MemoryStore,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
-use log::{Level, LevelFilter, Log, Metadata, Record};
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl Log for Keep {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Warn
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-fn listen() {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(LevelFilter::Warn);
-    });
-}
+use log::LevelFilter::Warn;
 
 fn warnings_of(slot: &str) -> Vec<String> {
-    let warnings = WARNINGS.lock().unwrap().clone();
-    let of_slot = warnings.into_iter().filter(|line| line.contains(slot));
+    let of_slot = warnings().into_iter().filter(|line| line.contains(slot));
     of_slot.collect()
 }
 
@@ -55,7 +29,8 @@ const SEVERAL_LOOKS: Duration = Duration::from_millis(2_500);
 
 #[test]
 fn a_lease_held_beyond_four_fifths_of_its_ttl_is_warned_of_once() {
-    listen();
+    let _alone = alone();
+    listen(Warn);
     let clock = ManualClock::new();
     let ttl = Duration::from_secs(10);
     let store = MemoryStore::with_clock(clock.clone());
@@ -89,7 +64,8 @@ fn a_lease_held_beyond_four_fifths_of_its_ttl_is_warned_of_once() {
 
 #[test]
 fn a_loss_is_warned_of_once_when_it_is_noticed_or_at_the_close() {
-    listen();
+    let _alone = alone();
+    listen(Warn);
     let guard = MemorySandboxExecutionGuard::builder().build().unwrap();
     for (slot, end, why) in [
         (

@@ -1,14 +1,14 @@
 //! Ways to the server that are not plain TCP connections of one's own.
 
-use guard_conformance::mariadb_server::{MariaDbServer, url};
+use guard_conformance::database::Database as _;
+use guard_conformance::mariadb_server::{MariaDb, MariaDbServer};
 use guard_conformance::multiplexer::Multiplexer;
 use guard_conformance::{PATIENCE, Waiting, eventually};
-use guard_mysql::{CloseOutcome, ConfigError, GuardError, SandboxExecutionGuard};
+use guard_core::{CloseOutcome, ConfigError, GuardError, SandboxExecutionGuard};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
-use crate::mariadb_backend::holder;
-use crate::{blocked, builder, enter, guard, key};
+use crate::database_faults::{blocked, builder, enter, guard, key, slot};
 
 #[track_caller]
 fn assert_refused(error: &ConfigError) {
@@ -21,7 +21,11 @@ fn assert_refused(error: &ConfigError) {
 fn a_proxy_that_gives_two_connections_one_session_is_refused_at_building() {
     let server = MariaDbServer::start();
     let proxy = Multiplexer::start(server.port(), 1);
-    assert_refused(&builder(&url(proxy.port())).build().unwrap_err());
+    assert_refused(
+        &builder::<MariaDb>(&MariaDb::url(proxy.port()))
+            .build()
+            .unwrap_err(),
+    );
 }
 
 #[test]
@@ -32,7 +36,7 @@ fn a_session_that_carries_a_lock_already_lets_nobody_work_unguarded() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
     runtime.block_on(async {
-        let options = mysql_async::Opts::from_url(&url(proxy.port())).unwrap();
+        let options = mysql_async::Opts::from_url(&MariaDb::url(proxy.port())).unwrap();
         let options = mysql_async::OptsBuilder::from_opts(options).prefer_socket(false);
         let mut stranger = Conn::new(options).await.unwrap();
         let locked: Option<u8> = stranger
@@ -43,14 +47,20 @@ fn a_session_that_carries_a_lock_already_lets_nobody_work_unguarded() {
         stranger.disconnect().await.unwrap();
     });
     assert_ne!(server.sql("SELECT IS_USED_LOCK('x')"), "NULL");
-    assert_refused(&builder(&url(proxy.port())).build().unwrap_err());
+    assert_refused(
+        &builder::<MariaDb>(&MariaDb::url(proxy.port()))
+            .build()
+            .unwrap_err(),
+    );
 }
 
 #[test]
 fn an_entry_finds_out_that_its_session_is_another_one() {
     let server = MariaDbServer::start();
     let proxy = Multiplexer::start(server.port(), 2);
-    let guard = builder(&url(proxy.port())).build().unwrap();
+    let guard = builder::<MariaDb>(&MariaDb::url(proxy.port()))
+        .build()
+        .unwrap();
     proxy.shift();
     match guard.try_enter(&key("a")) {
         Err(GuardError::Store {
@@ -61,14 +71,19 @@ fn an_entry_finds_out_that_its_session_is_another_one() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(server.sql(&holder(&guard.slot(&key("a")))), "NULL");
+    assert_eq!(server.holder(&slot(&key("a"))), None);
 }
 
 #[test]
 fn a_lease_whose_session_is_another_one_is_lost() {
     let server = MariaDbServer::start();
     let proxy = Multiplexer::start(server.port(), 2);
-    let (shifted, near) = (builder(&url(proxy.port())).build().unwrap(), guard(&server));
+    let (shifted, near) = (
+        builder::<MariaDb>(&MariaDb::url(proxy.port()))
+            .build()
+            .unwrap(),
+        guard(&server),
+    );
     let lease = enter(&shifted, &key("a"));
     assert!(lease.renew().is_ok());
     proxy.shift();
@@ -83,7 +98,7 @@ fn a_lease_whose_session_is_another_one_is_lost() {
 fn a_socket_does_as_well() {
     let server = MariaDbServer::start();
     let (near, far) = (
-        builder(&server.socket_url()).build().unwrap(),
+        builder::<MariaDb>(&server.socket_url()).build().unwrap(),
         guard(&server),
     );
     let lease = enter(&far, &key("a"));

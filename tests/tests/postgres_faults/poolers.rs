@@ -1,11 +1,11 @@
 //! PgBouncer in front of the server.
 
+use guard_conformance::database::Client;
 use guard_conformance::pgbouncer::PgBouncer;
-use guard_conformance::postgres_server::{PostgresServer, psql};
-use guard_postgres::{ConfigError, GuardError, SandboxExecutionGuard};
+use guard_conformance::postgres_server::{Postgres, PostgresServer, psql};
+use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
 
-use crate::postgres_backend::Session;
-use crate::{builder, enter, guard, key};
+use crate::database_faults::{builder, enter, guard, key};
 
 #[track_caller]
 fn assert_refused(error: &ConfigError) {
@@ -22,7 +22,7 @@ fn a_pooler_that_shares_backends_is_refused_at_building() {
     let server = PostgresServer::start();
     for mode in ["transaction", "statement"] {
         let pooler = PgBouncer::start(&server, mode);
-        assert_refused(&builder(&pooler.url()).build().unwrap_err());
+        assert_refused(&builder::<Postgres>(&pooler.url()).build().unwrap_err());
     }
 }
 
@@ -34,7 +34,7 @@ fn a_backend_that_carries_a_lock_already_lets_nobody_work_unguarded() {
     let mut stranded = psql(&pooler.url());
     stranded.args(["-c", "SELECT pg_try_advisory_lock(1)"]);
     assert!(stranded.output().unwrap().status.success());
-    assert_refused(&builder(&pooler.url()).build().unwrap_err());
+    assert_refused(&builder::<Postgres>(&pooler.url()).build().unwrap_err());
 }
 
 /// The pooler gives out its backends in turn: the builder's connections meet one each, and another one later.
@@ -43,7 +43,7 @@ fn an_entry_finds_out_that_its_backend_is_shared() {
     let server = PostgresServer::start();
     let pooler = PgBouncer::start_with(&server, "transaction", "server_round_robin = 1");
     let busy = [(); 2].map(|()| {
-        let mut busy = Session::of(psql(&pooler.url()));
+        let mut busy = Client::<Postgres>::of(psql(&pooler.url()));
         busy.send("BEGIN");
         busy.ask("SELECT 1");
         busy
@@ -53,7 +53,7 @@ fn an_entry_finds_out_that_its_backend_is_shared() {
         busy.send("COMMIT");
         busy.ask("SELECT 1");
     }
-    let guard = builder(&pooler.url()).build().unwrap();
+    let guard = builder::<Postgres>(&pooler.url()).build().unwrap();
     match guard.try_enter(&key("a")) {
         Err(GuardError::Store {
             source, transient, ..
@@ -73,7 +73,10 @@ fn an_entry_finds_out_that_its_backend_is_shared() {
 fn a_pooler_in_session_mode_is_fine() {
     let server = PostgresServer::start();
     let pooler = PgBouncer::start(&server, "session");
-    let (pooled, direct) = (builder(&pooler.url()).build().unwrap(), guard(&server));
+    let (pooled, direct) = (
+        builder::<Postgres>(&pooler.url()).build().unwrap(),
+        guard(&server),
+    );
     let lease = enter(&pooled, &key("a"));
     assert!(direct.try_enter_now(&key("a")).unwrap().is_none());
     assert!(lease.renew().is_ok());

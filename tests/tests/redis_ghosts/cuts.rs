@@ -4,9 +4,15 @@ use std::fmt;
 
 use guard_conformance::PATIENCE;
 use guard_conformance::proxy::{Direction, Proxy};
-use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease};
+use guard_core::SlotName;
+use guard_redis::{
+    CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease,
+};
 
-use crate::{Scene, assert_passing_failure, key};
+use crate::{Eye, Scene, assert_passing_failure, key};
+
+/// Where each round waits, parts of them run beside each other: so many.
+pub(crate) const PARTS: usize = 8;
 
 /// What a cut leaves of the way to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +33,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    pub(crate) fn plan(self, proxy: &Proxy) {
+    /// Cuts what `exchange` sends or is sent, and heals the way afterwards.
+    pub(crate) fn during<T>(self, proxy: &Proxy, exchange: impl FnOnce() -> T) -> T {
         match self.mode {
             Mode::Once => proxy.cut_after(self.direction, self.after),
             Mode::Twice => {
@@ -36,6 +43,9 @@ impl Cut {
             }
             Mode::ForGood => proxy.cut_for_good_after(self.direction, self.after),
         }
+        let outcome = exchange();
+        proxy.heal();
+        outcome
     }
 }
 
@@ -74,6 +84,34 @@ pub(crate) fn bytes(proxy: &Proxy, exchange: impl FnOnce()) -> [usize; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
+impl Eye {
+    /// Asserts that an entry that was cut has its lease, or has failed where nothing gets through; and that the
+    /// slot comes free.
+    #[track_caller]
+    pub(crate) fn entry_is_settled(
+        &mut self,
+        outcome: Result<SandboxLease, GuardError>,
+        slot: &SlotName,
+        cut: Cut,
+    ) {
+        match outcome {
+            Ok(lease) => {
+                assert!(lease.is_held(), "{cut}");
+                let holder = self.holder(slot.as_str());
+                assert_eq!(holder.as_deref(), Some(lease.token().as_str()), "{cut}");
+                lease.close();
+                // Nothing of it is under way any more, whatever became of it.
+                assert_eq!(self.holder(slot.as_str()), None, "{cut}");
+            }
+            Err(error) => {
+                assert_eq!(cut.mode, Mode::ForGood, "{cut}: {error:?}");
+                assert_passing_failure(Err::<(), _>(error), &cut.to_string());
+                self.freed(slot.as_str(), &cut.to_string());
+            }
+        }
+    }
+}
+
 /// Cuts `exchange` of a lease everywhere. It tells what became of it; whatever that is, the slot comes free.
 fn cut_everywhere(
     fencing: bool,
@@ -95,9 +133,7 @@ fn cut_everywhere(
     for (number, cut) in every_cut(bytes).enumerate() {
         let (lease, slot) = enter(number);
         let token = lease.token().as_str().to_owned();
-        cut.plan(&scene.proxy);
-        let kept = exchange(&guard, lease, cut.mode);
-        scene.proxy.heal();
+        let kept = cut.during(&scene.proxy, || exchange(&guard, lease, cut.mode));
         if let Some(lease) = kept {
             assert!(lease.is_held(), "{cut}");
             assert_eq!(eye.holder(slot.as_str()), Some(token), "{cut}");
@@ -122,28 +158,11 @@ fn cut_entries(fencing: bool) {
     for (number, cut) in every_cut(bytes).enumerate() {
         let key = key(&format!("{number:05}"));
         let slot = guard.slot(&key);
-        cut.plan(&scene.proxy);
-        let outcome = if cut.mode == Mode::ForGood {
-            guard.try_enter_now(&key).map(Option::unwrap)
-        } else {
-            guard.try_enter_for(&key, PATIENCE)
-        };
-        scene.proxy.heal();
-        match outcome {
-            Ok(lease) => {
-                assert!(lease.is_held(), "{cut}");
-                let holder = eye.holder(slot.as_str());
-                assert_eq!(holder.as_deref(), Some(lease.token().as_str()), "{cut}");
-                lease.close();
-                // Nothing of it is under way any more, whatever became of it.
-                assert_eq!(eye.holder(slot.as_str()), None, "{cut}");
-            }
-            Err(error) => {
-                assert_eq!(cut.mode, Mode::ForGood, "{cut}: {error:?}");
-                assert_passing_failure(Err::<(), _>(error), &cut.to_string());
-                eye.freed(slot.as_str(), &cut.to_string());
-            }
-        }
+        let outcome = cut.during(&scene.proxy, || match cut.mode {
+            Mode::ForGood => guard.try_enter_now(&key).map(Option::unwrap),
+            Mode::Once | Mode::Twice => guard.try_enter_for(&key, PATIENCE),
+        });
+        eye.entry_is_settled(outcome, &slot, cut);
     }
     eye.no_ghosts();
 }

@@ -4,13 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use guard_conformance::proxy::Direction;
-use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_conformance::{PATIENCE, Waiting, eventually, together};
 use guard_redis::{
     CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, SandboxLease,
 };
 
-use crate::cuts::{bytes, every_cut};
+use crate::cuts::{PARTS, bytes, every_cut};
 use crate::{A_WHILE, Scene, build, key};
 
 /// Long enough for an exchange between two looks of a waiter, and short enough for a test.
@@ -59,9 +59,7 @@ fn cut_hand_overs(fencing: bool, part: usize) {
         let slot = guard.slot(&key);
         let (lease, waiter) = lease_and_waiter(&scene, &guard, &key);
         let token = lease.token().as_str().to_owned();
-        cut.plan(&scene.proxy);
-        lease.close();
-        scene.proxy.heal();
+        cut.during(&scene.proxy, || lease.close());
         let next = waiter.result().unwrap();
         assert!(next.is_held(), "{cut}");
         assert!(
@@ -83,24 +81,14 @@ fn cut_hand_overs(fencing: bool, part: usize) {
     eye.no_ghosts();
 }
 
-const PARTS: usize = 8;
-
-fn in_parts(fencing: bool) {
-    thread::scope(|scope| {
-        for part in 0..PARTS {
-            scope.spawn(move || cut_hand_overs(fencing, part));
-        }
-    });
-}
-
 #[test]
 fn a_hand_over_that_is_cut_anywhere_reaches_the_next_in_line() {
-    in_parts(false);
+    together(PARTS, |part| cut_hand_overs(false, part));
 }
 
 #[test]
 fn a_fenced_hand_over_that_is_cut_anywhere_reaches_the_next_in_line() {
-    in_parts(true);
+    together(PARTS, |part| cut_hand_overs(true, part));
 }
 
 /// The swap arrives when its receiver has entered, has closed, or has given up.

@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_conformance::{PATIENCE, Waiting, eventually, together};
 use guard_redis::{
     CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease,
     Wakeups,
 };
 
-use crate::cuts::{Mode, bytes, every_cut};
-use crate::{Eye, Scene, assert_passing_failure, build, key};
+use crate::cuts::{Mode, PARTS, bytes, every_cut};
+use crate::{Eye, Scene, build, key};
 
 /// Far longer than any round: whoever enters was woken.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -97,47 +97,24 @@ fn cut_looks(fencing: bool, part: usize) {
             Mode::Once | Mode::Twice => PATIENCE,
         };
         let waiter = waiter(&mut eye, &guard, patience);
-        cut.plan(&scene.proxy);
-        // The message to the waiter is part of the exchange.
-        eye.free(slot.as_str());
-        let outcome = waiter.result();
-        scene.proxy.heal();
-        match outcome {
-            Ok(lease) => {
-                assert!(lease.is_held(), "{cut}");
-                let holder = eye.holder(slot.as_str());
-                assert_eq!(holder.as_deref(), Some(lease.token().as_str()), "{cut}");
-                lease.close();
-                assert_eq!(eye.holder(slot.as_str()), None, "{cut}");
-            }
-            Err(error) => {
-                assert_eq!(cut.mode, Mode::ForGood, "{cut}: {error:?}");
-                assert_passing_failure(Err::<(), _>(error), &cut.to_string());
-                eye.freed(slot.as_str(), &cut.to_string());
-            }
-        }
+        let outcome = cut.during(&scene.proxy, || {
+            // The message to the waiter is part of the exchange.
+            eye.free(slot.as_str());
+            waiter.result()
+        });
+        eye.entry_is_settled(outcome, &slot, cut);
     }
     eye.no_ghosts();
 }
 
-const PARTS: usize = 8;
-
 #[test]
 fn a_look_that_is_cut_anywhere_leaves_no_ghost() {
-    thread::scope(|scope| {
-        for part in 0..PARTS {
-            scope.spawn(move || cut_looks(false, part));
-        }
-    });
+    together(PARTS, |part| cut_looks(false, part));
 }
 
 #[test]
 fn a_fenced_look_that_is_cut_anywhere_leaves_no_ghost() {
-    thread::scope(|scope| {
-        for part in 0..PARTS {
-            scope.spawn(move || cut_looks(true, part));
-        }
-    });
+    together(PARTS, |part| cut_looks(true, part));
 }
 
 #[test]

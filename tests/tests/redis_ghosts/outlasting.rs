@@ -3,20 +3,21 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_redis::{CloseOutcome, SandboxExecutionGuard};
+use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 
-use crate::{Scene, assert_passing_failure, key};
+use crate::{Scene, assert_passing_failure, build, key};
 
 const TTL: Duration = Duration::from_secs(3);
+
+/// A guard with so short a TTL.
+fn brief(scene: &Scene) -> RedisSandboxExecutionGuard {
+    build(|| scene.builder(&scene.proxy.url()).lease_ttl(TTL))
+}
 
 #[test]
 fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     let scene = Scene::new(false);
-    let guard = scene
-        .builder(&scene.proxy.url())
-        .lease_ttl(TTL)
-        .build()
-        .unwrap();
+    let guard = brief(&scene);
     let mut eye = scene.eye();
     drop(guard.try_enter(&key("a")).unwrap());
     scene.server.stop_process();
@@ -24,10 +25,8 @@ fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     thread::sleep(TTL + Duration::from_secs(2));
     scene.server.cont_process();
     // The entry's command is executed only now.
-    eye.freed(
-        guard.slot(&key("a")).as_str(),
-        "stopped for longer than the TTL",
-    );
+    let slot = guard.slot(&key("a"));
+    eye.freed(slot.as_str(), "stopped for longer than the TTL");
     thread::sleep(Duration::from_millis(1_500));
     eye.no_ghosts();
 }
@@ -35,11 +34,7 @@ fn a_server_that_is_stopped_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
 #[test]
 fn a_command_held_back_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     let scene = Scene::new(true);
-    let guard = scene
-        .builder(&scene.proxy.url())
-        .lease_ttl(TTL)
-        .build()
-        .unwrap();
+    let guard = brief(&scene);
     let mut eye = scene.eye();
     drop(guard.try_enter(&key("a")).unwrap());
     scene.proxy.hold_next();
@@ -47,10 +42,8 @@ fn a_command_held_back_for_longer_than_the_ttl_takes_no_slot_for_nobody() {
     scene.proxy.black_hole(true);
     thread::sleep(TTL + Duration::from_secs(2));
     scene.proxy.heal();
-    eye.freed(
-        guard.slot(&key("a")).as_str(),
-        "held back for longer than the TTL",
-    );
+    let slot = guard.slot(&key("a"));
+    eye.freed(slot.as_str(), "held back for longer than the TTL");
     thread::sleep(Duration::from_millis(1_500));
     eye.no_ghosts();
 }

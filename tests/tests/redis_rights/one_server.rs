@@ -1,54 +1,21 @@
 //! The rule for users of one server. The tests read the log.
 
 use std::error::Error;
-use std::fmt::Write as _;
-use std::sync::{Mutex, Once};
 use std::time::Duration;
 
+use guard_conformance::logged::{everything, listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, acl, replicas};
 use guard_core::{Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::LevelFilter::Trace;
 
 use crate::{OPERATION_TIMEOUT, PREFIX, key, told};
 
 /// Values of keys whose counters have their names by each rule.
 const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
-
-/// The warnings so far.
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Whatever was ever logged, by anybody.
-static LOG: Mutex<String> = Mutex::new(String::new());
-
-struct Keep;
-
-impl Log for Keep {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        writeln!(LOG.lock().unwrap(), "{}", record.args()).unwrap();
-        if record.level() <= Level::Warn {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-/// Forgets the warnings of earlier tests.
-fn listen() {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(LevelFilter::Trace);
-    });
-    WARNINGS.lock().unwrap().clear();
-}
 
 struct Scene {
     proxy: Proxy,
@@ -90,7 +57,7 @@ impl Scene {
 
     /// Everything that a guard can do, as a user with these rights; what did not work, and what was warned of.
     fn try_out(&self, rule: &[String]) -> Vec<String> {
-        listen();
+        listen(Trace);
         let url = acl::user(&self.server, rule, self.proxy.url());
         // A database of one's own.
         let url = format!("{}1", url.strip_suffix('0').unwrap());
@@ -104,7 +71,7 @@ impl Scene {
             }
             self.proxy.heal();
         }
-        let mut warnings = WARNINGS.lock().unwrap();
+        let mut warnings = warnings();
         let evictions = |warning: &String| warning.contains("maxmemory-policy");
         if !warnings.iter().any(evictions) {
             complaints.push("no warning of evictions".to_owned());
@@ -211,7 +178,7 @@ fn each_word_of_the_rule_is_needed() {
         }
     }
     assert!(needless.is_empty(), "{needless:?}");
-    let log = LOG.lock().unwrap();
+    let log = everything();
     assert!(log.contains(PREFIX) && !log.contains(acl::SECRET), "{log}");
 }
 
@@ -220,19 +187,19 @@ fn fewer_replicas_than_asked_for_are_warned_of_if_the_server_tells() {
     let _alone = alone();
     let (server, _replicas) = replicas::start(1);
     let warnings_with = |min_replicas, rule: &[String]| {
-        listen();
+        listen(Trace);
         let guard = RedisSandboxExecutionGuard::builder(acl::user(&server, rule, server.url()))
             .min_replicas(min_replicas);
         drop(guard.build().unwrap());
-        WARNINGS.lock().unwrap().clone()
+        warnings()
     };
     let rule = acl::rule(PREFIX);
     for enough in [0, 1] {
         assert!(warnings_with(enough, &rule).is_empty());
     }
-    let warnings = warnings_with(2, &rule);
-    let [warning] = &warnings[..] else {
-        panic!("{warnings:?}");
+    let warned = warnings_with(2, &rule);
+    let [warning] = &warned[..] else {
+        panic!("{warned:?}");
     };
     let expected = "`min_replicas` is 2, but the Redis server has 1 connected replicas";
     assert!(warning.contains(expected), "{warning}");

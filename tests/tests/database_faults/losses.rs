@@ -3,27 +3,25 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use guard_conformance::postgres_server::{PostgresServer, url};
+use guard_conformance::daemon::Daemon;
+use guard_conformance::database::Database;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::{PATIENCE, eventually};
-use guard_postgres::{CloseOutcome, GuardError, SandboxExecutionGuard};
+use guard_core::{CloseOutcome, GuardError, SandboxExecutionGuard};
 
-use crate::{SLACK, builder, enter, guard, key, sessions};
+use super::{SLACK, builder, enter, guard, key, sessions, slot};
 
 /// How seldom a session is asked whether it lives.
 const PROBED_WITHIN: Duration = Duration::from_secs(2);
 
-#[test]
-fn a_backend_that_is_ended_is_reported_as_a_lost_lease() {
-    let server = PostgresServer::start();
+pub fn a_session_that_is_killed_is_reported_as_a_lost_lease<D: Database>() {
+    let server = Daemon::<D>::start();
     let guard = guard(&server);
     let lease = enter(&guard, &key("a"));
     let (tell, told) = mpsc::channel();
     lease.on_lost(move || tell.send(()).unwrap()).unwrap();
     let before = Instant::now();
-    server.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted",
-    );
+    server.end(&server.holder(&slot(&key("a"))).unwrap());
     told.recv_timeout(PATIENCE).unwrap();
     let took = before.elapsed();
     assert!(took < PROBED_WITHIN + SLACK, "{took:?}");
@@ -33,9 +31,8 @@ fn a_backend_that_is_ended_is_reported_as_a_lost_lease() {
     assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
 }
 
-#[test]
-fn a_lease_is_lost_with_its_server_and_the_next_entry_meets_no_error() {
-    let mut server = PostgresServer::start();
+pub fn a_lease_is_lost_with_its_server_and_the_next_entry_meets_no_error<D: Database>() {
+    let mut server = Daemon::<D>::start();
     let guard = guard(&server);
     let lease = enter(&guard, &key("a"));
     drop(enter(&guard, &key("b")));
@@ -48,11 +45,10 @@ fn a_lease_is_lost_with_its_server_and_the_next_entry_meets_no_error() {
     assert_eq!(next.close(), CloseOutcome::Released);
 }
 
-#[test]
-fn a_lease_whose_connection_is_cut_is_lost_and_its_backend_is_ended() {
-    let server = PostgresServer::start();
+pub fn a_lease_whose_connection_is_cut_is_lost_and_frees_its_slot<D: Database>() {
+    let server = Daemon::<D>::start();
     let proxy = Proxy::to(server.port());
-    let cut_off = builder(&url(proxy.port())).build().unwrap();
+    let cut_off = builder::<D>(&D::url(proxy.port())).build().unwrap();
     let other = guard(&server);
     let lease = enter(&cut_off, &key("a"));
     proxy.cut_all();
@@ -61,11 +57,10 @@ fn a_lease_whose_connection_is_cut_is_lost_and_its_backend_is_ended() {
     assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
 }
 
-#[test]
-fn a_holder_that_overstays_its_ttl_loses_the_slot() {
-    let server = PostgresServer::start();
+pub fn a_holder_that_overstays_its_ttl_loses_the_slot<D: Database>() {
+    let server = Daemon::<D>::start();
     let ttl = Duration::from_millis(500);
-    let hasty = builder(&server.url()).lease_ttl(ttl).build().unwrap();
+    let hasty = builder::<D>(&server.url()).lease_ttl(ttl).build().unwrap();
     let other = guard(&server);
     let (before, lease) = (Instant::now(), enter(&hasty, &key("a")));
     let next = other.try_enter_for(&key("a"), PATIENCE).unwrap();
@@ -79,11 +74,10 @@ fn a_holder_that_overstays_its_ttl_loses_the_slot() {
     assert!(next.renew().is_ok());
 }
 
-#[test]
-fn renewal_keeps_a_lease_beyond_its_ttl_until_max_hold() {
-    let server = PostgresServer::start();
+pub fn renewal_keeps_a_lease_beyond_its_ttl_until_max_hold<D: Database>() {
+    let server = Daemon::<D>::start();
     let ttl = Duration::from_millis(600);
-    let renewing = builder(&server.url())
+    let renewing = builder::<D>(&server.url())
         .lease_ttl(ttl)
         .auto_renew(true)
         .max_hold(3 * ttl)
@@ -99,15 +93,14 @@ fn renewal_keeps_a_lease_beyond_its_ttl_until_max_hold() {
     );
 }
 
-#[test]
-fn every_session_ends_with_its_guard() {
-    let server = PostgresServer::start();
+pub fn every_session_ends_with_its_guard<D: Database>() {
+    let server = Daemon::<D>::start();
     let guard = guard(&server);
     let lease = enter(&guard, &key("a"));
     drop(enter(&guard, &key("b")));
-    assert!(sessions(&server, "true") >= 2);
+    assert!(sessions(&server) >= 2);
     drop(guard);
     assert_eq!(lease.close(), CloseOutcome::Released);
     drop(lease);
-    eventually("the sessions are gone", || sessions(&server, "true") == 0);
+    eventually("the sessions are gone", || sessions(&server) == 0);
 }

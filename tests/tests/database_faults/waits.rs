@@ -5,23 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::mariadb_server::MariaDbServer;
+use guard_conformance::daemon::Daemon;
+use guard_conformance::database::{Client, Database};
 use guard_conformance::{PATIENCE, Waiting, eventually, together};
-use guard_mysql::{DEFAULT_WAIT_CONNECTIONS, GuardError, SandboxExecutionGuard};
+use guard_core::{GuardError, SandboxExecutionGuard};
+use guard_session::DEFAULT_WAIT_CONNECTIONS;
 
-use crate::mariadb_backend::{Session, end};
-use crate::{blocked, builder, enter, guard, key, sessions};
+use super::{blocked, builder, enter, guard, key, sessions, slot};
 
-/// The session that waits.
-const BLOCKED: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User lock'";
-
-#[test]
-fn two_hundred_waiters_of_a_slot_need_few_connections() {
+pub fn two_hundred_waiters_of_a_slot_need_few_connections<D: Database>() {
     const WAITERS: usize = 200;
-    let server = MariaDbServer::start();
+    let server = Daemon::<D>::start();
     let guard = guard(&server);
-    let mut client = Session::start(&server);
-    assert!(client.lock(&guard.lock_name(&key("a"))));
+    let mut client = Client::start(&server);
+    assert!(client.lock(&slot(&key("a"))));
     let entered = Arc::new(AtomicUsize::new(0));
     let threads: Vec<_> = (0..WAITERS)
         .map(|_| {
@@ -35,27 +32,29 @@ fn two_hundred_waiters_of_a_slot_need_few_connections() {
     eventually("one of them waits at the server", || blocked(&server) == 1);
     // What the builder and the looks left idle, and the one that waits.
     let few = DEFAULT_WAIT_CONNECTIONS as usize + 2;
-    let most = (0..20).map(|_| sessions(&server, "true")).max().unwrap();
+    let most = (0..20).map(|_| sessions(&server)).max().unwrap();
     assert!(most <= few, "{most} connections");
     drop(client);
     for thread in threads {
         thread.join().unwrap();
     }
     assert_eq!(entered.load(Ordering::SeqCst), WAITERS);
-    let most = sessions(&server, "true");
+    let most = sessions(&server);
     assert!(most <= few, "{most} connections");
     assert_eq!(blocked(&server), 0);
 }
 
-#[test]
-fn slots_beyond_the_wait_connections_are_polled() {
+pub fn slots_beyond_the_wait_connections_are_polled<D: Database>() {
     const SLOTS: usize = 8;
-    let server = MariaDbServer::start();
-    let guard = builder(&server.url()).wait_connections(2).build().unwrap();
-    let mut client = Session::start(&server);
+    let server = Daemon::<D>::start();
+    let guard = builder::<D>(&server.url())
+        .wait_connections(2)
+        .build()
+        .unwrap();
+    let mut client = Client::start(&server);
     let keys: Vec<_> = (0..SLOTS).map(|slot| key(&slot.to_string())).collect();
     for key in &keys {
-        assert!(client.lock(&guard.lock_name(key)));
+        assert!(client.lock(&slot(key)));
     }
     let waits: Vec<_> = keys
         .iter()
@@ -77,9 +76,8 @@ fn slots_beyond_the_wait_connections_are_polled() {
     }
 }
 
-#[test]
-fn a_wait_that_ends_leaves_no_session_in_the_queue() {
-    let server = MariaDbServer::start();
+pub fn a_wait_that_ends_leaves_no_session_in_the_queue<D: Database>() {
+    let server = Daemon::<D>::start();
     let (waiting, other) = (guard(&server), guard(&server));
     let lease = enter(&other, &key("a"));
     for round in 0..20 {
@@ -108,9 +106,8 @@ fn a_wait_that_ends_leaves_no_session_in_the_queue() {
 }
 
 /// The holder's close and the waiter's giving up meet in every order: the slot is free afterwards, at once.
-#[test]
-fn a_grant_that_meets_the_end_of_its_wait_is_given_back() {
-    let server = MariaDbServer::start();
+pub fn a_grant_that_meets_the_end_of_its_wait_is_given_back<D: Database>() {
+    let server = Daemon::<D>::start();
     let (waiting, other) = (guard(&server), guard(&server));
     for round in 0..60_u64 {
         let lease = enter(&other, &key("a"));
@@ -134,9 +131,8 @@ fn a_grant_that_meets_the_end_of_its_wait_is_given_back() {
     assert_eq!(blocked(&server), 0);
 }
 
-#[test]
-fn a_wait_survives_the_end_of_its_session_and_of_its_server() {
-    let mut server = MariaDbServer::start();
+pub fn a_wait_survives_the_end_of_its_session_and_of_its_server<D: Database>() {
+    let mut server = Daemon::<D>::start();
     let (guard, other) = (guard(&server), guard(&server));
     let lease = enter(&other, &key("a"));
     let wait = {
@@ -149,7 +145,7 @@ fn a_wait_survives_the_end_of_its_session_and_of_its_server() {
     };
     for _ in 0..3 {
         eventually("it waits at the server", || blocked(&server) == 1);
-        end(&server, &server.sql(BLOCKED));
+        server.end(&server.ask_sessions("id", "waits"));
     }
     eventually("it waits at the server again", || blocked(&server) == 1);
     assert!(!wait.is_over());
@@ -159,13 +155,12 @@ fn a_wait_survives_the_end_of_its_session_and_of_its_server() {
 }
 
 /// Many slots, two processes' worth of guards, more slots than wait connections: nobody is forgotten.
-#[test]
-fn no_wake_up_is_lost_in_a_storm() {
-    let server = MariaDbServer::start();
+pub fn no_wake_up_is_lost_in_a_storm<D: Database>() {
+    let server = Daemon::<D>::start();
     let slow = |guards: usize| -> Vec<_> {
         (0..guards)
             .map(|_| {
-                let builder = builder(&server.url()).wait_connections(3);
+                let builder = builder::<D>(&server.url()).wait_connections(3);
                 builder
                     .retry_interval(Duration::from_millis(300))
                     .build()

@@ -1,0 +1,49 @@
+//! Programs that use the same locks share the slots.
+
+use guard_conformance::daemon::Daemon;
+use guard_conformance::database::{Client, Database};
+use guard_conformance::{Waiting, advisory_rows, eventually};
+use guard_core::{CloseOutcome, SandboxExecutionGuard, SandboxIsolationKey, SlotName};
+
+use super::{blocked, enter, guard, key, slot};
+
+/// A slot with the prefix that other programs use.
+fn shared() -> (SandboxIsolationKey, SlotName) {
+    let key = key("code-agent");
+    let slot = slot(&key);
+    assert_eq!(slot, advisory_rows()[0].slot);
+    (key, slot)
+}
+
+pub fn a_lock_of_another_client_keeps_us_out_until_it_is_freed<D: Database>() {
+    let server = Daemon::<D>::start();
+    let guard = guard(&server);
+    let (key, slot) = shared();
+    let mut client = Client::start(&server);
+    assert!(client.lock(&slot));
+    assert!(guard.try_enter_now(&key).unwrap().is_none());
+    let holder = guard.holder(&key).unwrap().unwrap();
+    assert_eq!(holder.owner(), Some(D::CLIENT));
+    let description = holder.description().unwrap();
+    let begin = D::description(client.id());
+    assert!(description.starts_with(&begin), "{description}");
+
+    let waiting = Waiting::start(move || guard.try_enter(&key));
+    assert!(client.unlock(&slot));
+    assert!(waiting.result().unwrap().is_held());
+}
+
+pub fn our_lease_keeps_another_client_out_until_it_is_closed<D: Database>() {
+    let server = Daemon::<D>::start();
+    let guard = guard(&server);
+    let (key, slot) = shared();
+    let lease = enter(&guard, &key);
+    let mut client = Client::start(&server);
+    assert!(!client.lock(&slot));
+    client.send(&D::lock(&slot));
+    eventually("the client waits", || server.sessions("waits") == 1);
+    assert_eq!(lease.close(), CloseOutcome::Released);
+    assert_eq!(client.answer(), "1");
+    assert!(guard.try_enter_now(&key).unwrap().is_none());
+    assert_eq!(blocked(&server), 0);
+}
