@@ -25,6 +25,7 @@ fn main() {
     let server = RedisServer::start();
     uncontended::uncontended(&mut criterion, &server);
     uncontended::fenced(&mut criterion, &server);
+    uncontended::by_tls(&mut criterion);
     handover::handover(&mut criterion, &server);
     contended::contended(&mut criterion, &server);
     many::many(&mut criterion);

@@ -1,12 +1,14 @@
 //! One thread, one slot: a section, and its two halves, beside the floor and the peers.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use guard_benches::guards::{self, key, section};
 use guard_benches::{floor, peers};
-use guard_conformance::redis_server::RedisServer;
+use guard_conformance::certificates::Certificates;
+use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_core::SandboxExecutionGuard;
 
 pub(crate) fn uncontended(criterion: &mut Criterion, server: &RedisServer) {
@@ -36,6 +38,21 @@ pub(crate) fn fenced(criterion: &mut Criterion, server: &RedisServer) {
     group.bench_function("redis/enter", |b| b.iter_custom(enters(&fenced)));
     group.bench_function("redis/close", |b| b.iter_custom(closes(&fenced)));
     group.bench_function("redis/floor", |b| b.iter(floor::redis(server)));
+    group.finish();
+}
+
+/// With certificates on both sides. The floor is a bare connection by TLS.
+pub(crate) fn by_tls(criterion: &mut Criterion) {
+    let server = RedisServer::start_with(Setup {
+        tls: Some(Arc::new(Certificates::new(&["127.0.0.1"]))),
+        ..Setup::default()
+    });
+    let redis = guards::redis(&server).build().unwrap();
+    let mut group = criterion.benchmark_group("tls");
+    group.bench_function("redis", |b| b.iter(section(&redis, "a")));
+    group.bench_function("redis/enter", |b| b.iter_custom(enters(&redis)));
+    group.bench_function("redis/close", |b| b.iter_custom(closes(&redis)));
+    group.bench_function("redis/floor", |b| b.iter(floor::redis(&server)));
     group.finish();
 }
 

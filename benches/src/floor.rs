@@ -17,8 +17,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A bare connection: no pool, no timeouts.
 #[must_use]
 pub fn connection(server: &RedisServer) -> Connection {
-    let client = redis::Client::open(server.url()).unwrap();
-    client.get_connection().unwrap()
+    server.client().get_connection().unwrap()
 }
 
 /// A lock on a bare connection.

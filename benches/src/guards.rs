@@ -18,7 +18,11 @@ pub fn key(value: &str) -> SandboxIsolationKey {
 
 /// A Redis guard that is yet to be built.
 pub fn redis(server: &RedisServer) -> RedisGuardBuilder {
-    RedisSandboxExecutionGuard::builder(server.url()).lease_ttl(TTL)
+    let builder = RedisSandboxExecutionGuard::builder(server.url()).lease_ttl(TTL);
+    match server.certificates() {
+        Some(certificates) => certificates.introduce(builder),
+        None => builder,
+    }
 }
 
 /// The same with the bounds on hand-over lifted.

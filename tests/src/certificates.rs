@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use guard_redis::RedisGuardBuilder;
+use guard_redis::redis::{Client, ClientTlsConfig, TlsCertificates};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -113,6 +114,23 @@ impl Certificates {
         builder
             .tls_ca_certificate(self.pem("ca.pem"))
             .tls_client_certificate(self.pem("client.pem"), self.pem("client.key"))
+    }
+
+    /// A client that trusts the authority, and shows the client's certificate.
+    ///
+    /// # Panics
+    ///
+    /// When `url` is none.
+    #[must_use]
+    pub fn client(&self, url: &str) -> Client {
+        let certificates = TlsCertificates {
+            client_tls: Some(ClientTlsConfig {
+                client_cert: self.pem("client.pem"),
+                client_key: self.pem("client.key"),
+            }),
+            root_cert: Some(self.pem("ca.pem")),
+        };
+        Client::build_with_tls(url, certificates).expect("a URL")
     }
 
     /// Where they are: `ca.pem`, `server.pem`, `server.key`, `client.pem` and `client.key`.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+use guard_redis::redis::Client;
+
 use crate::certificates::Certificates;
 use crate::daemon::{Daemon, Program, free_port, output};
 
@@ -108,6 +110,19 @@ impl RedisServer {
             fs::write(&path, orders).expect("a place for the orders");
         }
         path
+    }
+
+    /// A client of the server, with a password and certificates if need be.
+    ///
+    /// # Panics
+    ///
+    /// When the client library does not take the server's URL.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        match self.certificates() {
+            Some(certificates) => certificates.client(&self.url()),
+            None => Client::open(self.url()).expect("a URL"),
+        }
     }
 
     /// The server's URL, with the password if there is one.

@@ -17,7 +17,6 @@ use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
 use guard_conformance::{Backend, Foreign};
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
-use redis::{ClientTlsConfig, TlsCertificates};
 
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {
@@ -147,14 +146,7 @@ impl Redis {
 
     fn keys(&self, pattern: &str) -> Vec<String> {
         let of_server = |server: &RedisServer| -> Vec<String> {
-            let client = match server.certificates() {
-                Some(certificates) => {
-                    redis::Client::build_with_tls(server.url(), tls_certificates(certificates))
-                }
-                None => redis::Client::open(server.url()),
-            };
-            let client = client.unwrap();
-            let mut connection = client.get_connection().unwrap();
+            let mut connection = server.client().get_connection().unwrap();
             let keys = redis::cmd("KEYS").arg(pattern).query(&mut connection);
             keys.unwrap()
         };
@@ -163,16 +155,6 @@ impl Redis {
             .into_iter()
             .flat_map(of_server)
             .collect()
-    }
-}
-
-fn tls_certificates(certificates: &Certificates) -> TlsCertificates {
-    TlsCertificates {
-        client_tls: Some(ClientTlsConfig {
-            client_cert: certificates.pem("client.pem"),
-            client_key: certificates.pem("client.key"),
-        }),
-        root_cert: Some(certificates.pem("ca.pem")),
     }
 }
 

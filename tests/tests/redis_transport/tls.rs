@@ -11,7 +11,6 @@ use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{
     ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
 };
-use redis::{Client, ClientTlsConfig, TlsCertificates};
 
 use crate::{OPERATION_TIMEOUT, SLACK, everything_said, key};
 
@@ -239,14 +238,7 @@ fn a_stopped_server_costs_the_operation_timeout_and_a_restart_costs_nothing() {
 #[test]
 fn a_pool_brings_its_own_certificates_also_for_wakeups() {
     let scene = Scene::new();
-    let certificates = TlsCertificates {
-        client_tls: Some(ClientTlsConfig {
-            client_cert: scene.certificates.pem("client.pem"),
-            client_key: scene.certificates.pem("client.key"),
-        }),
-        root_cert: Some(scene.certificates.pem("ca.pem")),
-    };
-    let client = Client::build_with_tls(scene.url("localhost"), certificates).unwrap();
+    let client = scene.certificates.client(&scene.url("localhost"));
     let pool = || {
         r2d2::Pool::builder()
             .min_idle(Some(0))
