@@ -25,10 +25,9 @@ if number then
   redis.call('PEXPIRE', KEYS[2], ARGV[4])
 else
   local time = redis.call('TIME')
-  local next = time[1] * 1000000 + time[2]
-  number = string.format('%.0f', next)
+  number = time[1] .. string.sub('00000' .. time[2], -6)
   local last = redis.call('SET', KEYS[2], number, 'PX', ARGV[4], 'GET')
-  if last and next <= (tonumber(last) or 0) then
+  if last and tonumber(number) <= (tonumber(last) or 0) then
     number = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[2], number, 'PX', ARGV[4])
   end
