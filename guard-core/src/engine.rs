@@ -19,7 +19,9 @@ use crate::token::LeaseToken;
 use crate::ttl::after;
 use crate::waker::LookTerms;
 
-/// The shared part of a guard. It lives as long as the guard or one of its leases does.
+/// The shared part of a guard. It lives as long as the guard or one of its leases does. On cache lines of its own:
+/// each lease counts its handles, beside what all threads read.
+#[repr(align(128))]
 pub(crate) struct Engine<S: LeaseStore> {
     pub(crate) store: Arc<S>,
     pub(crate) settings: Arc<Settings>,

@@ -29,11 +29,16 @@ const LONG_YIELD: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(crate) struct Gates {
     /// Spread over several locks, so that distinct slots seldom share one.
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Apart<Mutex<Shard>>; SHARDS],
     /// How many entries are queued: spares closing leases a look for them when there are none. Changed under
     /// the lock of the queue's shard.
     queued: AtomicUsize,
 }
+
+/// On cache lines of its own, so that threads that use neighbours do not slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
 /// entries or a holder, and its first entry was told that it is in front, unless one that came before it is
@@ -93,7 +98,7 @@ pub(crate) enum Follow {
 impl Default for Gates {
     fn default() -> Self {
         Self {
-            shards: std::array::from_fn(|_| Mutex::new(Shard::default())),
+            shards: std::array::from_fn(|_| Apart(Mutex::new(Shard::default()))),
             queued: AtomicUsize::new(0),
         }
     }
@@ -101,7 +106,7 @@ impl Default for Gates {
 
 impl Gates {
     fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        &self.shards[slot.shard(SHARDS)]
+        &self.shards[slot.shard(SHARDS)].0
     }
 
     /// Lets an entry that finds nobody make its first attempt without queueing, until the answer is dropped;
@@ -297,7 +302,7 @@ impl Gates {
     ) -> Vec<(SlotName, LeaseToken, Duration)> {
         let mut found = Vec::new();
         for shard in &self.shards {
-            for (slot, gate) in &mut shard.lock().gates {
+            for (slot, gate) in &mut shard.0.lock().gates {
                 let Some(holding) = gate.holder.as_mut().filter(|holding| !holding.warned) else {
                     continue;
                 };
@@ -314,7 +319,7 @@ impl Gates {
     /// Takes no more entries, and ends those under way.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
-            let mut shard = shard.lock();
+            let mut shard = shard.0.lock();
             shard.closed = true;
             shard.decide_all(&Verdict::Closed, |_| true);
         }
@@ -324,7 +329,10 @@ impl Gates {
     pub(crate) fn fail_node(&self, node: NodeId, error: &StoreError) {
         let verdict = Verdict::Failed(error.clone());
         for shard in &self.shards {
-            shard.lock().decide_all(&verdict, |gate| gate.node == node);
+            shard
+                .0
+                .lock()
+                .decide_all(&verdict, |gate| gate.node == node);
         }
     }
 
@@ -332,7 +340,7 @@ impl Gates {
     pub(crate) fn len(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.lock().gates.len())
+            .map(|shard| shard.0.lock().gates.len())
             .sum()
     }
 }

@@ -16,13 +16,18 @@ const SHARDS: usize = 32;
 pub(crate) struct Slots {
     pub(crate) clock: Arc<dyn Clock>,
     /// Spread over several locks, so that distinct slots seldom share one.
-    pub(crate) shards: [Mutex<Shard>; SHARDS],
+    shards: [Apart<Mutex<Shard>>; SHARDS],
     pub(crate) watches: AtomicU64,
     /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
     pub(crate) faulty: AtomicBool,
     /// Protects the faults that the next operations meet.
     pub(crate) faults: Mutex<VecDeque<Fault>>,
 }
+
+/// On cache lines of its own, so that threads that use neighbours do not slow each other down.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
 /// with the lock free.
@@ -112,15 +117,19 @@ impl Slots {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Apart::default()),
             watches: AtomicU64::new(0),
             faulty: AtomicBool::new(false),
             faults: Mutex::default(),
         }
     }
 
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        self.shards.iter().map(|Apart(shard)| shard)
+    }
+
     pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        &self.shards[slot.shard(SHARDS)]
+        &self.shards[slot.shard(SHARDS)].0
     }
 
     /// The time of an operation. What happens while it waits for a lock is later: a lease that ends meanwhile
@@ -150,7 +159,7 @@ impl Slots {
     }
 
     pub(crate) fn wake_all(&self) {
-        for shard in &self.shards {
+        for shard in self.shards() {
             let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
             for (_, waker) in wakers {
                 waker.wake();

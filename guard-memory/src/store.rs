@@ -60,8 +60,7 @@ impl MemoryStore {
         let now = self.0.clock.now();
         let mut holders: Vec<_> = self
             .0
-            .shards
-            .iter()
+            .shards()
             .flat_map(|shard| {
                 let shard = shard.lock();
                 let live = shard
@@ -83,8 +82,7 @@ impl MemoryStore {
     #[must_use]
     pub fn len(&self) -> usize {
         self.0
-            .shards
-            .iter()
+            .shards()
             .map(|shard| shard.lock().records.len())
             .sum()
     }

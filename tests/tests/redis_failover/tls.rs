@@ -31,7 +31,13 @@ fn fail_over_while_one_waits(guards: &[RedisSandboxExecutionGuard; 2], kill: imp
     lease.renew().unwrap();
     assert_eq!(lease.close(), CloseOutcome::Released);
     let next = waiting.result().unwrap();
-    assert_eq!(next.close(), CloseOutcome::Released);
+    // One of its looks may have gone unanswered at the old master, which cannot be asked any more: then the
+    // release is not final yet, but the slot is free.
+    assert!(matches!(
+        next.close(),
+        CloseOutcome::Released | CloseOutcome::Deferred
+    ));
+    drop(ours.try_enter_for(&key("a"), PATIENCE).unwrap());
 }
 
 #[test]
