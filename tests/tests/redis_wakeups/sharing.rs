@@ -13,8 +13,10 @@ fn who_waits_in_another_guard_is_told_of_changes_after_a_hand_over() {
         let server = RedisServer::start();
         let builder = RedisSandboxExecutionGuard::builder(server.url()).fencing(fencing);
         let guard = builder.retry_interval(NEVER).build().unwrap();
-        let mut config = GuardConfig::default();
-        config.retry_interval = NEVER;
+        let config = GuardConfig {
+            retry_interval: NEVER,
+            ..GuardConfig::default()
+        };
         let another = LeaseGuard::new(guard.store().clone(), &config).unwrap();
 
         let lease = guard.try_enter(&key("a")).unwrap();
