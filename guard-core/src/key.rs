@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, OnceLock};
 
 use crate::error::ConfigError;
 use crate::slot::{KeyPrefix, SlotName};
@@ -173,7 +174,24 @@ impl SandboxIsolationKey {
 
     /// The name of the key's slot under `prefix`, which `make` makes unless the key remembers it.
     pub(crate) fn name(&self, prefix: &KeyPrefix, make: impl Fn() -> SlotName) -> SlotName {
-        let (known, name) = self.name.0.get_or_init(|| (prefix.clone(), make()));
+        self.name.0.name(prefix, &make)
+    }
+}
+
+/// The slot's name for the guard that used the key first, so that it is made once, for clones too. It follows from
+/// the key, and counts for nothing when keys are compared.
+///
+/// A trait object: clippy warns of maps whose keys contain an `OnceLock`, and looks for one inside an `Arc`, too.
+#[derive(Clone)]
+struct Remembered(Arc<dyn Memory>);
+
+trait Memory: Send + Sync + UnwindSafe + RefUnwindSafe {
+    fn name(&self, prefix: &KeyPrefix, make: &dyn Fn() -> SlotName) -> SlotName;
+}
+
+impl Memory for OnceLock<(KeyPrefix, SlotName)> {
+    fn name(&self, prefix: &KeyPrefix, make: &dyn Fn() -> SlotName) -> SlotName {
+        let (known, name) = self.get_or_init(|| (prefix.clone(), make()));
         if known.is(prefix) {
             name.clone()
         } else {
@@ -182,10 +200,11 @@ impl SandboxIsolationKey {
     }
 }
 
-/// The slot's name for the guard that used the key first, so that it is made once. It follows from the key, and
-/// counts for nothing when keys are compared.
-#[derive(Clone, Default)]
-struct Remembered(OnceLock<(KeyPrefix, SlotName)>);
+impl Default for Remembered {
+    fn default() -> Self {
+        Self(Arc::new(OnceLock::new()))
+    }
+}
 
 impl PartialEq for Remembered {
     fn eq(&self, _: &Self) -> bool {

@@ -75,9 +75,11 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
             let Some(holder) = self.store().holder(&slot, budget).map_err(failed)? else {
                 return Ok(None);
             };
+            // Before the slot is free: whoever enters then takes the lease's place in the gate.
+            let ours = self.engine.gates.lease(&slot, holder.token());
             let released = self.store().release(&slot, holder.token(), budget);
             if released.map_err(failed)? == Released::Released {
-                match self.engine.gates.lease(&slot, holder.token()) {
+                match ours.or_else(|| self.engine.gates.lease(&slot, holder.token())) {
                     Some(lease) => lease.end_by_force(),
                     None => log::warn!(
                         target: crate::LOG_TARGET,

@@ -7,13 +7,17 @@
 --
 -- Answers 1 when the receiver holds the slot now, with a fresh TTL, whether by this call or by an earlier
 -- one; 0 when neither token holds it.
+--
+-- A slot is read again after the change: on the tracked connection, which is not told of its own changes, that
+-- registers interest in the next one.
 
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  return 1
+elseif holder == ARGV[2] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+else
+  return 0
 end
-if holder == ARGV[2] then
-  return redis.call('PEXPIRE', KEYS[1], ARGV[3])
-end
-return 0
+redis.call('GET', KEYS[1])
+return 1

@@ -10,7 +10,7 @@
 -- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
 -- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot, which
 -- may carry something that is no string. How numbers grow, and why the slot is written last, is told in
--- acquire_fenced.lua.
+-- acquire_fenced.lua; why it is read again, in hand_over.lua.
 
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' and holder.err and not string.find(holder.err, 'WRONGTYPE') then
@@ -33,4 +33,5 @@ else
   end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+redis.call('GET', KEYS[1])
 return number

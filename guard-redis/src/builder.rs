@@ -49,7 +49,8 @@ forward_guard!(impl for RedisSandboxExecutionGuard, guard);
 
 impl RedisSandboxExecutionGuard {
     /// Starts building a guard for the server at `address`: a URL such as `redis://host:6379/0`, with feature
-    /// `tls-rustls` also `rediss://host:6380/0`, or a [`redis::ConnectionInfo`]. Connections speak RESP2, whatever protocol the address asks for.
+    /// `tls-rustls` also `rediss://host:6380/0`, or a [`redis::ConnectionInfo`]. Connections speak RESP2, whatever
+    /// protocol the address asks for.
     pub fn builder(address: impl IntoConnectionInfo) -> RedisGuardBuilder {
         RedisGuardBuilder::new(address.into_connection_info().map(Source::Address))
     }

@@ -55,25 +55,26 @@ impl Servers {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         match (self, slot) {
-            (Self::One(server), _) => server.wakeups.look(brings, budget, work),
+            (Self::One(server), _) => server.wakeups.look(slot, brings, budget, work),
             #[cfg(feature = "cluster")]
             (Self::Cluster(cluster), slot) => {
                 let server = cluster.server(slot)?;
-                server.wakeups.look(brings, budget, work)
+                server.wakeups.look(slot, brings, budget, work)
             }
         }
     }
 
-    /// See [`WakeupLine::look_again`].
-    pub(crate) fn look_again(&self, slot: &SlotName) {
-        match self {
-            Self::One(server) => server.wakeups.look_again(slot),
+    /// See [`WakeupLine::renew`].
+    pub(crate) fn renew<T>(
+        &self,
+        slot: &SlotName,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        match (self, slot) {
+            (Self::One(server), _) => server.wakeups.renew(budget, work),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => {
-                if let Some(server) = cluster.server(slot) {
-                    server.wakeups.look_again(slot);
-                }
-            }
+            (Self::Cluster(cluster), slot) => cluster.server(slot)?.wakeups.renew(budget, work),
         }
     }
 

@@ -192,7 +192,7 @@ impl Inner {
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
         let answered = if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
-            self.servers.look(first, None, budget, work)
+            self.servers.renew(first, budget, work)
         } else {
             None
         };
@@ -216,13 +216,9 @@ impl LeaseStore for RedisStore {
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
         let answered = if inner.servers.is_watched(slot) {
-            let look = inner.servers.look(slot, Some(token), budget, |session| {
+            inner.servers.look(slot, Some(token), budget, |session| {
                 inner.take.run(session, slot, token, ttl)
-            });
-            if look.is_none() {
-                inner.servers.look_again(slot);
-            }
-            look
+            })
         } else {
             None
         };
@@ -355,12 +351,10 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.servers.is_watched(slot) {
-            match inner.servers.look(slot, None, budget, ask) {
-                Some(Ok(holder)) => return Ok(holder),
-                Some(Err(_)) => {}
-                None => inner.servers.look_again(slot),
-            }
+        if inner.servers.is_watched(slot)
+            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
+        {
+            return Ok(holder);
         }
         inner.servers.operate(slot, "holder", budget, None, ask)
     }

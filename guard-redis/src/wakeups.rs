@@ -143,22 +143,26 @@ impl WakeupLine {
         *self.thread.lock() = None;
     }
 
-    /// Works on the tracked connection: see [`Line::look`].
+    /// Works on the tracked connection: see [`Line::look`]. If that is in use for long, who watches `slot` looks
+    /// again, since a look by the pool registers nothing.
     pub(crate) fn look<T>(
         &self,
+        slot: &SlotName,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        self.line.look(brings, budget, work)
+        let look_again = || self.line.interests.wake(slot);
+        self.line.look(brings, budget, work, look_again)
     }
 
-    /// Lets who watches `slot` look again after a look that goes by the pool, which registers nothing. Where the
-    /// tracked connection is gone, its successor does so.
-    pub(crate) fn look_again(&self, slot: &SlotName) {
-        if !self.line.tracked.is_down() {
-            self.line.interests.wake(slot);
-        }
+    /// The same, but if it is in use for long nobody looks again: the next renewal registers.
+    pub(crate) fn renew<T>(
+        &self,
+        budget: Budget,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Option<Result<T, StoreError>> {
+        self.line.look(None, budget, work, || ())
     }
 
     /// Works on the tracked connection: see [`Line::change`].
@@ -216,14 +220,21 @@ impl Line {
     /// Works on the tracked connection, so that the server tells of the next change of what is read; `None`
     /// if there is none, or it is in use for long: there is the pool. `brings` is the token that the work may
     /// put into a slot.
-    pub(crate) fn look<T>(
+    fn look<T>(
         &self,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+        when_in_use: impl FnOnce(),
     ) -> Option<Result<T, StoreError>> {
         let work = |session: &mut Session<'_>| self.work(session, work);
-        let result = self.tracked.use_soon(budget, work)?;
+        let Some(result) = self.tracked.use_soon(budget, work) else {
+            // One that is gone has a successor, which lets everybody look.
+            if !self.tracked.is_down() {
+                when_in_use();
+            }
+            return None;
+        };
         self.judge(brings, result)
     }
 

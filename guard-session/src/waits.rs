@@ -3,7 +3,8 @@
 //! A slot that somebody watches goes through these phases: polled (no thread for it), asking (a thread opens
 //! its session), blocked (in the lock call), won (the session holds the lock until the waiter claims it). When
 //! the last watch of a slot ends, so does its waiting: a blocked session is ended from another one, a lock that
-//! was won is freed, before the watch is gone. So no lock is left behind by an entry that has returned.
+//! was won is freed, before the watch is gone. So an entry that has returned leaves no lock behind, unless its time
+//! did not suffice: then its session ends by itself at the end of its slice, or is ended by whoever wants the slot.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,6 +1,8 @@
 //! What callers may do with the types, checked by the compiler.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use guard_core::{
@@ -16,6 +18,7 @@ fn shared<T: Send + Sync + ?Sized>() {}
 fn owned<T: Send + Sync + Debug + 'static>() {}
 fn guard<G: SandboxExecutionGuard + ?Sized>() {}
 fn cloned<T: Clone>() {}
+fn caught<T: UnwindSafe + RefUnwindSafe>() {}
 
 #[test]
 fn leases_and_guards_go_to_any_thread() {
@@ -106,4 +109,15 @@ fn every_stores_crate_names_what_its_users_meet() {
         })* };
     }
     names!(guard_memory, guard_redis, guard_postgres, guard_mysql);
+}
+
+/// What a service keeps of its sandboxes it keeps by key; clippy warns of keys that could change in a map.
+#[test]
+fn keys_find_what_is_kept_by_them() {
+    caught::<SandboxIsolationKey>();
+    let key = SandboxIsolationKey::global();
+    let by_hash: HashMap<SandboxIsolationKey, u8> = HashMap::from([(key.clone(), 1)]);
+    let in_order: BTreeMap<SandboxIsolationKey, u8> = BTreeMap::from([(key.clone(), 1)]);
+    drop(NoopGuard.try_enter(&key));
+    assert_eq!(by_hash.get(&key), in_order.get(&key));
 }

@@ -1,10 +1,12 @@
 //! A cluster that loses a master, and one that moves hash slots.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use guard_conformance::eventually;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::redis_topologies::Cluster;
-use guard_redis::RedisSandboxExecutionGuard;
+use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
 
 use crate::crowd::{Crowd, Summary};
 use crate::{LOST_RELEASE, RESUMED_WITHIN, SLACK, alone, builder, key, rounds};
@@ -57,20 +59,11 @@ fn twenty_threads_work_on_when_a_replica_takes_over() {
 
 /// Moves the hash slot of a key from one master to another, as `redis-cli --cluster reshard` does.
 fn move_hash_slot(key: &str, from: &RedisServer, to: &RedisServer, others: &[RedisServer]) {
-    let hash_slot = from.cli(&["CLUSTER", "KEYSLOT", key]);
-    let [source, target] = [from, to].map(|node| node.cli(&["CLUSTER", "MYID"]));
+    let hash_slot = move_keys(key, from, to);
+    let target = to.cli(&["CLUSTER", "MYID"]);
     let set = |node: &RedisServer, state: &str, id: &str| {
         node.cli(&["CLUSTER", "SETSLOT", &hash_slot, state, id])
     };
-    assert_eq!(set(to, "IMPORTING", &source), "OK");
-    assert_eq!(set(from, "MIGRATING", &target), "OK");
-    // Keys come and go meanwhile; those that went are NOKEY.
-    let port = to.port().to_string();
-    while from.cli(&["CLUSTER", "COUNTKEYSINSLOT", &hash_slot]) != "0" {
-        for found in keys_in_slot(from, &hash_slot) {
-            migrate(from, &port, &found);
-        }
-    }
     assert_eq!(set(to, "NODE", &target), "OK");
     assert_eq!(set(from, "NODE", &target), "OK");
     for other in others
@@ -80,6 +73,26 @@ fn move_hash_slot(key: &str, from: &RedisServer, to: &RedisServer, others: &[Red
         // Replicas are told by their masters.
         set(other, "NODE", &target);
     }
+}
+
+/// The first part of it: the keys are moved, the hash slot is not. Answers the hash slot.
+fn move_keys(key: &str, from: &RedisServer, to: &RedisServer) -> String {
+    let hash_slot = from.cli(&["CLUSTER", "KEYSLOT", key]);
+    let set = |node: &RedisServer, state: &str, other: &RedisServer| {
+        let other = other.cli(&["CLUSTER", "MYID"]);
+        let answer = node.cli(&["CLUSTER", "SETSLOT", &hash_slot, state, &other]);
+        assert_eq!(answer, "OK");
+    };
+    set(to, "IMPORTING", from);
+    set(from, "MIGRATING", to);
+    // Keys come and go meanwhile; those that went are NOKEY.
+    let port = to.port().to_string();
+    while from.cli(&["CLUSTER", "COUNTKEYSINSLOT", &hash_slot]) != "0" {
+        for found in keys_in_slot(from, &hash_slot) {
+            migrate(from, &port, &found);
+        }
+    }
+    hash_slot
 }
 
 /// By the client library: a counter's name holds a NUL, which `redis-cli` cannot pass on.
@@ -130,4 +143,39 @@ fn hash_slots_move_under_load() {
         println!("fencing {fencing}: {} entries", crowd.entries());
         assert_eq!(crowd.finish(), Summary::GOOD);
     }
+}
+
+/// How many scripts a server has run.
+fn scripts(server: &RedisServer) -> u64 {
+    let info = server.cli(&["INFO", "commandstats"]);
+    let mut lines = info.lines();
+    let calls = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls = calls.and_then(|calls| calls.split(',').next()?.parse().ok());
+    calls.unwrap_or_default()
+}
+
+/// While the hash slot is on its way no connection is told of the slot's changes: nobody looks again and again to be.
+#[test]
+fn a_holder_whose_hash_slot_is_on_its_way_is_looked_for_once() {
+    const A_WHILE: Duration = Duration::from_secs(1);
+    const FEW: u64 = 10;
+    let _alone = alone();
+    let cluster = Cluster::start();
+    let guard = builder(&cluster.address()).build().unwrap();
+    let lease = guard.try_enter(&key("0")).unwrap();
+    lease.on_lost(|| ()).unwrap();
+    let slot = guard.slot(&key("0"));
+    let from = cluster.master_of(slot.as_str(), 0);
+    let [from, to] = [from, (from + 1) % 3].map(|index| &cluster.nodes()[index]);
+    eventually("the holder is told of changes", || {
+        from.cli(&["INFO", "stats"])
+            .contains("tracking_total_keys:1")
+    });
+    let before = scripts(to);
+    move_keys(slot.as_str(), from, to);
+    eventually("the holder is looked for", || scripts(to) > before);
+    thread::sleep(A_WHILE);
+    let looks = scripts(to) - before;
+    assert!(looks < FEW, "{looks} looks");
+    assert!(lease.is_held());
 }

@@ -10,6 +10,7 @@ mod cost;
 mod looks;
 mod losses;
 mod processes;
+mod sharing;
 
 use std::time::{Duration, Instant};
 
