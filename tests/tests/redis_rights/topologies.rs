@@ -29,8 +29,18 @@ fn rule(further: &[String], without: &str) -> Vec<String> {
     all.filter(|word| word != without).collect()
 }
 
-/// Slots of one guard are waited for, with the wake-ups' help, by another one.
-fn wait_for_each_other(guards: &[RedisSandboxExecutionGuard; 2], values: &[&str]) {
+/// How leases close, if nothing fails.
+const WELL: &[CloseOutcome] = &[CloseOutcome::Released];
+/// A command may have gone unanswered at the old master, which cannot be asked any more: then the release is not final
+/// yet, but the slot is free.
+const AFTER_A_FAILOVER: &[CloseOutcome] = &[CloseOutcome::Released, CloseOutcome::Deferred];
+
+/// Slots of one guard are waited for, with the wake-ups' help, by another one; the leases close in one of these ways.
+fn wait_for_each_other(
+    guards: &[RedisSandboxExecutionGuard; 2],
+    values: &[&str],
+    closes: &[CloseOutcome],
+) {
     let [ours, theirs] = guards;
     for value in values {
         let lease = ours.try_enter(&key(value)).unwrap();
@@ -39,9 +49,9 @@ fn wait_for_each_other(guards: &[RedisSandboxExecutionGuard; 2], values: &[&str]
             Waiting::start(move || theirs.try_enter_for(&key, PATIENCE))
         };
         lease.renew().unwrap();
-        assert_eq!(lease.close(), CloseOutcome::Released);
+        assert!(closes.contains(&lease.close()));
         let lease = waiting.result().unwrap();
-        assert_eq!(lease.close(), CloseOutcome::Released);
+        assert!(closes.contains(&lease.close()));
     }
 }
 
@@ -99,12 +109,12 @@ fn the_rules_for_sentinel_suffice_also_for_a_failover() {
     let _alone = alone();
     let mut watched = Watched::without("nothing");
     let guards = [(); 2].map(|()| watched.guard(Wakeups::Tracking).unwrap());
-    wait_for_each_other(&guards, &["a", "b"]);
+    wait_for_each_other(&guards, &["a", "b"], WELL);
     let lease = guards[0].try_enter(&key("a")).unwrap();
     let old = watched.0.master();
     watched.0.server(old).kill();
     // The one replica that is left follows another master now.
-    wait_for_each_other(&guards, &["b"]);
+    wait_for_each_other(&guards, &["b"], AFTER_A_FAILOVER);
     assert_eq!(lease.close(), CloseOutcome::Released);
 }
 
@@ -162,13 +172,13 @@ fn the_rule_for_a_cluster_suffices_also_for_moves_and_a_failover() {
     let guards = [(); 2].map(|()| guard().min_replicas(1).build().unwrap());
     // One slot at each of the masters, at least.
     let values = ["0", "1", "2", "3", "4", "5"];
-    wait_for_each_other(&guards, &values);
+    wait_for_each_other(&guards, &values, WELL);
     let guards = [(); 2].map(|()| guard().build().unwrap());
     begin_to_move(&cluster, guards[0].slot(&key("0")).as_str());
-    wait_for_each_other(&guards, &["0"]);
+    wait_for_each_other(&guards, &["0"], WELL);
     let old = cluster.master_of(guards[0].slot(&key("1")).as_str(), 5);
     cluster.node(old).kill();
-    wait_for_each_other(&guards, &["1"]);
+    wait_for_each_other(&guards, &["1"], AFTER_A_FAILOVER);
 }
 
 #[test]
