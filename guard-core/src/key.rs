@@ -1,13 +1,8 @@
 //! What callers name: an isolation scope and a value, checked once where the key is made.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::{Arc, OnceLock};
 
 use crate::error::ConfigError;
-use crate::slot::{KeyPrefix, SlotName};
 
 /// The largest legal key value, in bytes of UTF-8.
 pub const MAX_VALUE_BYTES: usize = 1024;
@@ -65,11 +60,10 @@ impl fmt::Display for IsolationScope {
 /// assert!(SandboxIsolationKey::new(IsolationScope::User, "  ").is_err());
 /// # Ok::<(), guard_core::ConfigError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SandboxIsolationKey {
     scope: IsolationScope,
     value: String,
-    name: Remembered,
 }
 
 impl SandboxIsolationKey {
@@ -94,20 +88,15 @@ impl SandboxIsolationKey {
                 "it is {len} bytes long, the limit is {MAX_VALUE_BYTES} bytes"
             ));
         }
-        Ok(Self::checked(scope, value))
+        Ok(Self { scope, value })
     }
 
     /// The one key of [`IsolationScope::Global`].
     #[must_use]
     pub fn global() -> Self {
-        Self::checked(IsolationScope::Global, GLOBAL_VALUE.to_owned())
-    }
-
-    fn checked(scope: IsolationScope, value: String) -> Self {
         Self {
-            scope,
-            value,
-            name: Remembered::default(),
+            scope: IsolationScope::Global,
+            value: GLOBAL_VALUE.to_owned(),
         }
     }
 
@@ -171,72 +160,6 @@ impl SandboxIsolationKey {
     pub fn value(&self) -> &str {
         &self.value
     }
-
-    /// The name of the key's slot under `prefix`, which `make` makes unless the key remembers it.
-    pub(crate) fn name(&self, prefix: &KeyPrefix, make: impl Fn() -> SlotName) -> SlotName {
-        self.name.0.name(prefix, &make)
-    }
-}
-
-/// The slot's name for the guard that used the key first, so that it is made once, for clones too. It follows from
-/// the key, and counts for nothing when keys are compared.
-///
-/// A trait object: clippy warns of maps whose keys contain an `OnceLock`, and looks for one inside an `Arc`, too.
-#[derive(Clone)]
-struct Remembered(Arc<dyn Memory>);
-
-trait Memory: Send + Sync + UnwindSafe + RefUnwindSafe {
-    fn name(&self, prefix: &KeyPrefix, make: &dyn Fn() -> SlotName) -> SlotName;
-}
-
-impl Memory for OnceLock<(KeyPrefix, SlotName)> {
-    fn name(&self, prefix: &KeyPrefix, make: &dyn Fn() -> SlotName) -> SlotName {
-        let (known, name) = self.get_or_init(|| (prefix.clone(), make()));
-        if known.is(prefix) {
-            name.clone()
-        } else {
-            make()
-        }
-    }
-}
-
-impl Default for Remembered {
-    fn default() -> Self {
-        Self(Arc::new(OnceLock::new()))
-    }
-}
-
-impl PartialEq for Remembered {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Remembered {}
-
-impl Hash for Remembered {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl PartialOrd for Remembered {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Remembered {
-    fn cmp(&self, _: &Self) -> Ordering {
-        Ordering::Equal
-    }
-}
-
-impl fmt::Debug for SandboxIsolationKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SandboxIsolationKey")
-            .field("scope", &self.scope)
-            .field("value", &self.value)
-            .finish()
-    }
 }
 
 impl fmt::Display for SandboxIsolationKey {
@@ -245,8 +168,7 @@ impl fmt::Display for SandboxIsolationKey {
     }
 }
 
-/// What a call knows of its user and session: the input of [`SandboxIsolationKey::resolve`]. A blank id counts as
-/// absent, so one that may be missing can be set by `id.unwrap_or_default()`.
+/// What a call knows of its user and session: the input of [`SandboxIsolationKey::resolve`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeContext {
     user_id: Option<String>,
