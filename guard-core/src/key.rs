@@ -168,7 +168,8 @@ impl fmt::Display for SandboxIsolationKey {
     }
 }
 
-/// What a call knows of its user and session: the input of [`SandboxIsolationKey::resolve`].
+/// What a call knows of its user and session: the input of [`SandboxIsolationKey::resolve`]. A blank id counts as
+/// absent, so one that may be missing can be set by `id.unwrap_or_default()`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeContext {
     user_id: Option<String>,
