@@ -73,7 +73,8 @@ pub(crate) fn a_renewal_prolongs_the_lease(backend: &dyn Backend) {
     let ttl = Duration::from_secs(60);
     let lease = enter(&Fixture::new(backend).guard_of(ttl), &key("a"));
     eventually("some of the TTL has passed", || {
-        lease.remaining() < ttl - Duration::from_millis(300)
+        // Longer than looking takes on a busy machine.
+        lease.remaining() < ttl - Duration::from_secs(3)
     });
     let remaining = lease.remaining();
     lease.renew().unwrap();
