@@ -142,20 +142,23 @@ impl Cluster {
         }))
     }
 
-    /// Whether a look at `slot` would be told of its next change.
-    pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
-        self.line.interests.contains(slot) && self.tells_of(slot)
+    /// The server that has `slot`, if a look there would be told of the slot's next change.
+    pub(crate) fn watching(&self, slot: &SlotName) -> Option<Arc<Server>> {
+        if !self.line.interests.contains(slot) {
+            return None;
+        }
+        self.teller(slot)
     }
 
-    /// Whether the server that has `slot` tells of changes now. If somebody waits there for the first time, it
+    /// The server that has `slot`, if it tells of changes now. If somebody waits there for the first time, it
     /// soon will.
-    fn tells_of(&self, slot: &SlotName) -> bool {
-        let server = self.server(slot);
-        server.is_some_and(|server| server.wakeups.is_on() && server.wakeups.is_healthy())
+    fn teller(&self, slot: &SlotName) -> Option<Arc<Server>> {
+        let server = self.server(slot)?;
+        (server.wakeups.is_on() && server.wakeups.is_healthy()).then_some(server)
     }
 
     /// The server that has `slot`, if anybody knows.
-    pub(crate) fn server(&self, slot: &SlotName) -> Option<Arc<Server>> {
+    fn server(&self, slot: &SlotName) -> Option<Arc<Server>> {
         let address = self.map.read().master(hash_slot_of(slot)).cloned();
         address.map(|address| self.server_at(&address))
     }
@@ -310,7 +313,7 @@ struct Watching {
 
 impl Registration for Watching {
     fn is_healthy(&self) -> bool {
-        self.cluster.tells_of(&self.slot)
+        self.cluster.teller(&self.slot).is_some()
     }
 }
 

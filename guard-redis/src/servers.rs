@@ -1,6 +1,5 @@
 //! The servers of a store, and which of them has a slot.
 
-#[cfg(feature = "cluster")]
 use std::sync::Arc;
 
 use guard_core::{Budget, LeaseToken, NodeId, SlotName, StoreError, Waker, Watch};
@@ -21,7 +20,7 @@ pub(crate) struct Server {
 
 /// One server, or one master at a time, or a cluster.
 pub(crate) enum Servers {
-    One(Server),
+    One(Arc<Server>),
     #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
@@ -46,61 +45,12 @@ impl Servers {
         result.map_err(|failure| operation.error(failure))
     }
 
-    /// Works on the tracked connection of the server that has `slot`: see [`WakeupLine::look`].
-    pub(crate) fn look<T>(
-        &self,
-        slot: &SlotName,
-        brings: Option<&LeaseToken>,
-        budget: Budget,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, StoreError>> {
-        match (self, slot) {
-            (Self::One(server), _) => server.wakeups.look(slot, brings, budget, work),
-            #[cfg(feature = "cluster")]
-            (Self::Cluster(cluster), slot) => {
-                let server = cluster.server(slot)?;
-                server.wakeups.look(slot, brings, budget, work)
-            }
-        }
-    }
-
-    /// See [`WakeupLine::renew`].
-    pub(crate) fn renew<T>(
-        &self,
-        slot: &SlotName,
-        budget: Budget,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, StoreError>> {
-        match (self, slot) {
-            (Self::One(server), _) => server.wakeups.renew(budget, work),
-            #[cfg(feature = "cluster")]
-            (Self::Cluster(cluster), slot) => cluster.server(slot)?.wakeups.renew(budget, work),
-        }
-    }
-
-    /// Changes slots on the tracked connection of the server that has `slot`: see [`WakeupLine::change`].
-    pub(crate) fn change<T>(
-        &self,
-        slot: &SlotName,
-        brings: Option<&LeaseToken>,
-        budget: Budget,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, StoreError>> {
-        match (self, slot) {
-            (Self::One(server), _) => server.wakeups.change(brings, budget, work),
-            #[cfg(feature = "cluster")]
-            (Self::Cluster(cluster), slot) => {
-                cluster.server(slot)?.wakeups.change(brings, budget, work)
-            }
-        }
-    }
-
-    /// Whether a look at `slot` would be told of its next change.
-    pub(crate) fn is_watched(&self, slot: &SlotName) -> bool {
+    /// The server that has `slot`, if a look there would be told of the slot's next change.
+    pub(crate) fn watching(&self, slot: &SlotName) -> Option<Arc<Server>> {
         match self {
-            Self::One(server) => server.wakeups.is_watched(slot),
+            Self::One(server) => server.wakeups.is_watched(slot).then(|| Arc::clone(server)),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.is_watched(slot),
+            Self::Cluster(cluster) => cluster.watching(slot),
         }
     }
 

@@ -148,7 +148,7 @@ impl Means {
 
     fn over(&self, links: Links, route: Route) -> Servers {
         let wakeups = WakeupLine::new(route, self.line.clone());
-        Servers::One(Server { links, wakeups })
+        Servers::One(Arc::new(Server { links, wakeups }))
     }
 
     /// An address with the credentials, the database and the certificates that were set.

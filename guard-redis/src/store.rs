@@ -191,11 +191,10 @@ impl Inner {
         };
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        let answered = if leases.iter().any(|(slot, _)| self.servers.is_watched(slot)) {
-            self.servers.renew(first, budget, work)
-        } else {
-            None
-        };
+        let watching = leases
+            .iter()
+            .find_map(|(slot, _)| self.servers.watching(slot));
+        let answered = watching.and_then(|server| server.wakeups.renew(budget, work));
         self.operate(answered, first, "renew", budget, None, work)
     }
 }
@@ -215,13 +214,10 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
-        let answered = if inner.servers.is_watched(slot) {
-            inner.servers.look(slot, Some(token), budget, |session| {
-                inner.take.run(session, slot, token, ttl)
-            })
-        } else {
-            None
-        };
+        let take = |session: &mut Session<'_>| inner.take.run(session, slot, token, ttl);
+        let watching = inner.servers.watching(slot);
+        let answered =
+            watching.and_then(|server| server.wakeups.look(slot, Some(token), budget, take));
         inner.operate(answered, slot, "acquire", budget, Some(token), |session| {
             inner.take.run_if_free(session, slot, token, ttl)
         })
@@ -325,11 +321,12 @@ impl LeaseStore for RedisStore {
             Ok(Some(handed))
         };
         // On the tracked connection it does not wake this process, which is told of the slot's changes.
-        let answered = if suspects.is_empty() && inner.servers.is_watched(slot) {
-            inner.servers.change(slot, Some(to), budget, work)
+        let watching = if suspects.is_empty() {
+            inner.servers.watching(slot)
         } else {
             None
         };
+        let answered = watching.and_then(|server| server.wakeups.change(Some(to), budget, work));
         let handed = inner.operate(answered, slot, "hand over", budget, Some(to), work)?;
         let handed = handed.ok_or_else(not_final)?;
         inner.unanswered.forget(from);
@@ -351,8 +348,8 @@ impl LeaseStore for RedisStore {
             }))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
-        if inner.servers.is_watched(slot)
-            && let Some(Ok(holder)) = inner.servers.look(slot, None, budget, ask)
+        if let Some(server) = inner.servers.watching(slot)
+            && let Some(Ok(holder)) = server.wakeups.look(slot, None, budget, ask)
         {
             return Ok(holder);
         }

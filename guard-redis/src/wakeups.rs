@@ -165,14 +165,18 @@ impl WakeupLine {
         self.line.look(None, budget, work, || ())
     }
 
-    /// Works on the tracked connection: see [`Line::change`].
+    /// Changes slots on the tracked connection if it is idle, so that the server does not tell of the change
+    /// those who made it; `None` if there is none or it is in use. It gets half of the time, like a look.
     pub(crate) fn change<T>(
         &self,
         brings: Option<&LeaseToken>,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
-        self.line.change(brings, budget, work)
+        let line = &self.line;
+        let work = |session: &mut Session<'_>| line.work(session, work);
+        let result = line.tracked.use_if_idle(share(budget, 2), work)?;
+        line.judge(brings, result)
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -235,19 +239,6 @@ impl Line {
             }
             return None;
         };
-        self.judge(brings, result)
-    }
-
-    /// Changes slots on the tracked connection if it is idle, so that the server does not tell of the change
-    /// those who made it; `None` if there is none or it is in use. It gets half of the time, like a look.
-    pub(crate) fn change<T>(
-        &self,
-        brings: Option<&LeaseToken>,
-        budget: Budget,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, StoreError>> {
-        let work = |session: &mut Session<'_>| self.work(session, work);
-        let result = self.tracked.use_if_idle(share(budget, 2), work)?;
         self.judge(brings, result)
     }
 
