@@ -21,6 +21,8 @@
 //! | `vectors` | the readers of `data/*.tsv` |
 //! | [`proxy`] | a TCP proxy with faults on command |
 //! | [`history`] | proves that a recorded history kept the promises |
+//! | [`forward_to!`] | stores that change only some of another store's steps |
+//! | [`everything_said`] | what errors say |
 //! | [`logged`] | what is logged |
 //! | [`monitor`] | what clients ask a Redis server |
 //! | [`random`] | choices that a seed repeats |
@@ -55,6 +57,7 @@ pub mod chaos;
 pub mod daemon;
 pub mod database;
 mod fixture;
+mod forward;
 pub mod history;
 pub mod logged;
 pub mod mariadb_server;
@@ -68,12 +71,16 @@ pub mod random;
 pub mod redis_server;
 pub mod redis_topologies;
 pub mod replicas;
+mod said;
 mod suite;
 mod vectors;
 mod waiting;
 
 pub use backend::{Backend, Foreign};
 pub use fixture::{PATIENCE, eventually, unique_prefix};
+#[doc(hidden)]
+pub use guard_core;
+pub use said::everything_said;
 pub use suite::run;
 pub use vectors::{AdvisoryRow, advisory_rows};
 pub use waiting::{Waiting, together};

@@ -4,11 +4,10 @@
 
 use std::sync::{Arc, mpsc};
 
-use guard_conformance::{PATIENCE, Waiting};
+use guard_conformance::{PATIENCE, Waiting, forward_to};
 use guard_core::{
-    Acquired, Budget, Capabilities, CloseOutcome, GuardConfig, HandedOver, Holder, LeaseGuard,
-    LeaseStore, LeaseToken, LeaseTtl, Released, Renewed, SandboxExecutionGuard,
-    SandboxIsolationKey, SlotName, StoreError, Waker, Watch,
+    Budget, CloseOutcome, GuardConfig, LeaseGuard, LeaseStore, LeaseToken, Released,
+    SandboxExecutionGuard, SandboxIsolationKey, SlotName, StoreError,
 };
 use guard_memory::MemoryStore;
 use parking_lot::Mutex;
@@ -20,25 +19,7 @@ struct Late {
 }
 
 impl LeaseStore for Late {
-    fn acquire(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Acquired, StoreError> {
-        self.store.acquire(slot, token, ttl, budget)
-    }
-
-    fn renew(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Renewed, StoreError> {
-        self.store.renew(slot, token, ttl, budget)
-    }
+    forward_to!(store: acquire, renew, hand_over, holder, watch, capabilities);
 
     fn release(
         &self,
@@ -51,29 +32,6 @@ impl LeaseStore for Late {
             let _ = self.entered.lock().recv_timeout(PATIENCE);
         }
         Ok(released)
-    }
-
-    fn hand_over(
-        &self,
-        slot: &SlotName,
-        from: &LeaseToken,
-        to: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<HandedOver, StoreError> {
-        self.store.hand_over(slot, from, to, ttl, budget)
-    }
-
-    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
-        self.store.holder(slot, budget)
-    }
-
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.store.watch(slot, waker)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Instant;
 
+use guard_conformance::everything_said;
 use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::redis_topologies::builder;
 use guard_redis::{
@@ -11,7 +12,6 @@ use guard_redis::{
 };
 
 use crate::SLACK;
-use crate::passwords::everything_said;
 
 /// Building fails at once, in words that `expected` is among.
 #[track_caller]

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guard_conformance::everything_said;
 use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
 
 use crate::SLACK;
@@ -36,7 +37,7 @@ fn assert_fails_in_time(port: u16, timeout: Duration, slack: Duration) {
         assert!(took < timeout + slack, "took {took:?}: {error}");
         assert!(matches!(error, ConfigError::Connect { .. }), "{error:?}");
         assert!(error.is_transient(), "{error:?}");
-        let text = crate::passwords::everything_said(&error);
+        let text = everything_said(&error);
         assert!(text.contains(&port.to_string()), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
     }

@@ -1,9 +1,8 @@
 //! Passwords: checked, and never told.
 
-use std::error::Error;
-use std::fmt::Write;
 use std::time::Instant;
 
+use guard_conformance::everything_said;
 use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_core::SandboxExecutionGuard;
 use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
@@ -12,17 +11,6 @@ use crate::{SLACK, enter, key};
 
 const RIGHT: &str = "correct-horse";
 const WRONG: &str = "battery-staple";
-
-/// Whatever an error and its causes say, to users and to developers.
-pub(crate) fn everything_said(error: &ConfigError) -> String {
-    let mut text = format!("{error}\n{error:?}\n{error:#?}\n");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        writeln!(text, "{error}\n{error:?}\n{error:#?}").unwrap();
-        cause = error.source();
-    }
-    text
-}
 
 fn server() -> RedisServer {
     RedisServer::start_with(Setup {
@@ -108,11 +96,6 @@ fn an_outage_does_not_tell_the_password() {
         .unwrap();
     server.kill();
     let error = guard.try_enter(&key("a")).expect_err("no server");
-    let mut text = format!("{error} {error:?} {error:#?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, "{error} {error:?}").unwrap();
-        cause = error.source();
-    }
+    let text = everything_said(&error);
     assert!(!text.contains(RIGHT), "{text}");
 }

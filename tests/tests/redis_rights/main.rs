@@ -6,8 +6,6 @@
 mod one_server;
 mod topologies;
 
-use std::error::Error;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use guard_redis::{IsolationScope, SandboxIsolationKey};
@@ -18,15 +16,4 @@ const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 
 fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
-}
-
-/// An error with its causes, as users and as developers see it.
-fn told(error: &dyn Error) -> String {
-    let mut text = format!("{error} {error:?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error} {error:?}").unwrap();
-        cause = error.source();
-    }
-    text
 }

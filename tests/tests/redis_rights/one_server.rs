@@ -7,12 +7,12 @@ use guard_conformance::logged::{everything, listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::redis_server::RedisServer;
-use guard_conformance::{PATIENCE, Waiting, acl, replicas};
+use guard_conformance::{PATIENCE, Waiting, acl, everything_said, replicas};
 use guard_core::{Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 use log::LevelFilter::Trace;
 
-use crate::{OPERATION_TIMEOUT, PREFIX, key, told};
+use crate::{OPERATION_TIMEOUT, PREFIX, key};
 
 /// Values of keys whose counters have their names by each rule.
 const VALUES: [&str; 3] = ["plain", "{tagged}", "}{"];
@@ -28,7 +28,7 @@ struct Complaint(String);
 
 impl<E: Error + 'static> From<E> for Complaint {
     fn from(error: E) -> Self {
-        Self(told(&error))
+        Self(everything_said(&error))
     }
 }
 

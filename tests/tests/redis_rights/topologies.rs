@@ -5,13 +5,13 @@ use std::time::Duration;
 use guard_conformance::measure::alone;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
-use guard_conformance::{PATIENCE, Waiting, acl, eventually};
+use guard_conformance::{PATIENCE, Waiting, acl, eventually, everything_said};
 use guard_redis::{
     CloseOutcome, ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, Wakeups,
 };
 
-use crate::{OPERATION_TIMEOUT, PREFIX, key, told};
+use crate::{OPERATION_TIMEOUT, PREFIX, key};
 
 /// No test lasts that long: a slot that comes free does so because somebody freed it.
 const TTL: Duration = Duration::from_secs(600);
@@ -122,7 +122,7 @@ fn the_rules_for_sentinel_suffice_also_for_a_failover() {
 fn without_the_right_to_ask_sentinels_nobody_finds_the_master() {
     let _alone = alone();
     let watched = Watched::without("+sentinel|get-master-addr-by-name");
-    let error = told(&watched.guard(Wakeups::Polling).unwrap_err());
+    let error = everything_said(&watched.guard(Wakeups::Polling).unwrap_err());
     assert!(error.contains("NOPERM"), "{error}");
     assert!(!error.contains(acl::SECRET), "{error}");
 }
@@ -187,7 +187,7 @@ fn without_the_right_to_ask_for_hash_slots_nobody_finds_the_masters() {
     let error = guard_of(&cluster("+cluster|slots").address())
         .build()
         .unwrap_err();
-    let error = told(&error);
+    let error = everything_said(&error);
     assert!(error.contains("NOPERM"), "{error}");
     assert!(!error.contains(acl::SECRET), "{error}");
 }
@@ -199,7 +199,7 @@ fn without_the_right_to_follow_a_move_nobody_enters_a_free_slot_of_it() {
     let guard = guard_of(&cluster.address()).build().unwrap();
     guard.try_enter(&key("0")).unwrap().close();
     begin_to_move(&cluster, guard.slot(&key("0")).as_str());
-    let error = told(&guard.try_enter(&key("0")).unwrap_err());
+    let error = everything_said(&guard.try_enter(&key("0")).unwrap_err());
     assert!(error.contains("NOPERM"), "{error}");
     assert!(!error.contains(acl::SECRET), "{error}");
 }

@@ -5,11 +5,13 @@
 mod tls;
 mod unix;
 
-use std::error::Error;
-use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use guard_redis::{IsolationScope, SandboxIsolationKey};
+use guard_conformance::redis_server::RedisServer;
+use guard_redis::{
+    GuardError, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
+    SandboxIsolationKey,
+};
 
 /// Short, for tests that wait for its end.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(400);
@@ -20,13 +22,14 @@ fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
 }
 
-/// Whatever an error and its causes say, to users and to developers.
-fn everything_said(error: &dyn Error) -> String {
-    let mut text = format!("{error}\n{error:?}\n{error:#?}\n");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        writeln!(text, "{error}\n{error:?}\n{error:#?}").unwrap();
-        cause = error.source();
-    }
-    text
+/// What an entry to the slot `a` comes to while the server is stopped: it costs the operation timeout.
+fn entry_to_a_stopped(server: &RedisServer, guard: &RedisSandboxExecutionGuard) -> GuardError {
+    server.stop_process();
+    let before = Instant::now();
+    let error = guard.try_enter(&key("a")).expect_err("a stopped server");
+    let took = before.elapsed();
+    server.cont_process();
+    assert!(took < OPERATION_TIMEOUT + SLACK, "{took:?}");
+    assert!(error.is_transient(), "{error:?}");
+    error
 }

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_conformance::{PATIENCE, Waiting, eventually, forward_to};
 use guard_core::{
-    Acquired, Budget, Capabilities, GuardError, HandedOver, Holder, LeaseGuard, LeaseStore,
-    LeaseToken, LeaseTtl, Registration, Released, Renewed, SandboxExecutionGuard, SlotName,
-    StoreError, Waker, Watch,
+    GuardError, LeaseGuard, LeaseStore, Registration, SandboxExecutionGuard, SlotName, Waker, Watch,
 };
 use guard_session::SessionStore;
 use parking_lot::Mutex;
@@ -84,57 +82,11 @@ struct Kept;
 impl Registration for Kept {}
 
 impl LeaseStore for Watching {
-    fn acquire(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Acquired, StoreError> {
-        self.store.acquire(slot, token, ttl, budget)
-    }
-
-    fn renew(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Renewed, StoreError> {
-        self.store.renew(slot, token, ttl, budget)
-    }
-
-    fn release(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        budget: Budget,
-    ) -> Result<Released, StoreError> {
-        self.store.release(slot, token, budget)
-    }
-
-    fn hand_over(
-        &self,
-        slot: &SlotName,
-        from: &LeaseToken,
-        to: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<HandedOver, StoreError> {
-        self.store.hand_over(slot, from, to, ttl, budget)
-    }
-
-    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
-        self.store.holder(slot, budget)
-    }
+    forward_to!(store: acquire, renew, release, hand_over, holder, capabilities);
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
         self.watches.lock().push(self.store.watch(slot, waker)?);
         Some(Watch::new(Kept))
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
     }
 }
 

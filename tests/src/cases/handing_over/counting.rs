@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use guard_core::{
-    Acquired, Budget, Capabilities, GuardConfig, HandedOver, Holder, LeaseGuard, LeaseStore,
-    LeaseToken, LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Waker, Watch,
+    Budget, GuardConfig, HandedOver, LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Released,
+    SlotName, StoreError,
 };
 
 use crate::fixture::{Fixture, Guard, PATIENCE};
+use crate::forward_to;
 
 /// How often leases passed their slot on, and how often they freed it.
 #[derive(Debug, Default)]
@@ -31,25 +32,7 @@ struct Counting {
 }
 
 impl LeaseStore for Counting {
-    fn acquire(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Acquired, StoreError> {
-        self.store.acquire(slot, token, ttl, budget)
-    }
-
-    fn renew(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Result<Renewed, StoreError> {
-        self.store.renew(slot, token, ttl, budget)
-    }
+    forward_to!(store: acquire, renew, holder, watch, node, in_doubt, capabilities);
 
     fn release(
         &self,
@@ -77,26 +60,6 @@ impl LeaseStore for Counting {
             self.counts.handed.fetch_add(1, Ordering::SeqCst);
         }
         Ok(answer)
-    }
-
-    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
-        self.store.holder(slot, budget)
-    }
-
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.store.watch(slot, waker)
-    }
-
-    fn node(&self, slot: &SlotName) -> NodeId {
-        self.store.node(slot)
-    }
-
-    fn in_doubt(&self, token: &LeaseToken) -> bool {
-        self.store.in_doubt(token)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
     }
 }
 
