@@ -311,7 +311,6 @@ impl<S: LeaseStore> Entry<'_, S> {
         let engine = self.engine;
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
-        let now = Instant::now();
         let Answer {
             asked,
             sent,
@@ -319,7 +318,7 @@ impl<S: LeaseStore> Entry<'_, S> {
         } = attempts
             .answer
             .take()
-            .unwrap_or_else(|| ask(engine, self.slot, &token, now));
+            .unwrap_or_else(|| ask(engine, self.slot, &token, Instant::now()));
         attempts.asked = Some(asked);
         match result {
             Ok(Acquired::Granted { fencing }) => {

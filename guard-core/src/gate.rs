@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
+use crate::shards::Shards;
 use crate::slot::{SlotMap, SlotName};
 use crate::store::NodeId;
 use crate::sync::{AtomicUsize, Mutex};
@@ -19,26 +20,19 @@ use crate::waiter::{Grant, Received, Verdict, Waiter};
 use crate::waker::Wake as _;
 use crate::wards::Ward;
 
-const SHARDS: usize = 32;
-
 /// How long a slot is left to other processes that this one does not know of, now and then. Longer than a
 /// waiter of theirs rests after looks in vain, which each hand-over inside this process may have caused.
 const LONG_YIELD: Duration = Duration::from_millis(25);
 
 /// All gates of a guard.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gates {
     /// Spread over several locks, so that distinct slots seldom share one.
-    shards: [Apart<Mutex<Shard>>; SHARDS],
+    shards: Shards<Mutex<Shard>>,
     /// How many entries are queued: spares closing leases a look for them when there are none. Changed under
     /// the lock of the queue's shard.
     queued: AtomicUsize,
 }
-
-/// On cache lines of its own, so that threads that use neighbours do not slow each other down.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
 /// entries or a holder, and its first entry was told that it is in front, unless one that came before it is
@@ -95,18 +89,9 @@ pub(crate) enum Follow {
     By(Instant),
 }
 
-impl Default for Gates {
-    fn default() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Apart(Mutex::new(Shard::default()))),
-            queued: AtomicUsize::new(0),
-        }
-    }
-}
-
 impl Gates {
     fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        &self.shards[slot.shard(SHARDS)].0
+        self.shards.of(slot)
     }
 
     /// Lets an entry that finds nobody make its first attempt without queueing, until the answer is dropped;
@@ -301,8 +286,8 @@ impl Gates {
         age: Duration,
     ) -> Vec<(SlotName, LeaseToken, Duration)> {
         let mut found = Vec::new();
-        for shard in &self.shards {
-            for (slot, gate) in &mut shard.0.lock().gates {
+        for shard in self.shards.iter() {
+            for (slot, gate) in &mut shard.lock().gates {
                 let Some(holding) = gate.holder.as_mut().filter(|holding| !holding.warned) else {
                     continue;
                 };
@@ -318,8 +303,8 @@ impl Gates {
 
     /// Takes no more entries, and ends those under way.
     pub(crate) fn close(&self) {
-        for shard in &self.shards {
-            let mut shard = shard.0.lock();
+        for shard in self.shards.iter() {
+            let mut shard = shard.lock();
             shard.closed = true;
             shard.decide_all(&Verdict::Closed, |_| true);
         }
@@ -328,11 +313,8 @@ impl Gates {
     /// Ends every entry under way on a node, those in front and those behind.
     pub(crate) fn fail_node(&self, node: NodeId, error: &StoreError) {
         let verdict = Verdict::Failed(error.clone());
-        for shard in &self.shards {
-            shard
-                .0
-                .lock()
-                .decide_all(&verdict, |gate| gate.node == node);
+        for shard in self.shards.iter() {
+            shard.lock().decide_all(&verdict, |gate| gate.node == node);
         }
     }
 
@@ -340,7 +322,7 @@ impl Gates {
     pub(crate) fn len(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.0.lock().gates.len())
+            .map(|shard| shard.lock().gates.len())
             .sum()
     }
 }

@@ -51,6 +51,7 @@ mod observer;
 mod outage;
 mod releases;
 mod row;
+mod shards;
 mod slot;
 mod store;
 mod sync;
@@ -75,6 +76,7 @@ pub use lease::{CloseOutcome, SandboxLease};
 pub use lease_guard::LeaseGuard;
 pub use noop::NoopGuard;
 pub use observer::{CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent};
+pub use shards::Shards;
 pub use slot::{CarriedHash, DEFAULT_KEY_PREFIX, KeyPrefix, SlotMap, SlotName};
 pub use store::{
     Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,

@@ -6,28 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use guard_core::{
-    Budget, Clock, FencingToken, Holder, LeaseToken, SlotMap, SlotName, StoreError, Waker,
+    Budget, Clock, FencingToken, Holder, LeaseToken, Shards, SlotMap, SlotName, StoreError, Waker,
 };
 use parking_lot::Mutex;
-
-const SHARDS: usize = 32;
 
 /// All slots of a store, spread over several locks.
 pub(crate) struct Slots {
     pub(crate) clock: Arc<dyn Clock>,
     /// Spread over several locks, so that distinct slots seldom share one.
-    shards: [Apart<Mutex<Shard>>; SHARDS],
+    pub(crate) shards: Shards<Mutex<Shard>>,
     pub(crate) watches: AtomicU64,
     /// Whether `faults` holds anything: spares operations its lock. Changed under that lock.
     pub(crate) faulty: AtomicBool,
     /// Protects the faults that the next operations meet.
     pub(crate) faults: Mutex<VecDeque<Fault>>,
 }
-
-/// On cache lines of its own, so that threads that use neighbours do not slow each other down.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
 /// with the lock free.
@@ -117,19 +110,15 @@ impl Slots {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            shards: std::array::from_fn(|_| Apart::default()),
+            shards: Shards::default(),
             watches: AtomicU64::new(0),
             faulty: AtomicBool::new(false),
             faults: Mutex::default(),
         }
     }
 
-    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
-        self.shards.iter().map(|Apart(shard)| shard)
-    }
-
     pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
-        &self.shards[slot.shard(SHARDS)].0
+        self.shards.of(slot)
     }
 
     /// The time of an operation. What happens while it waits for a lock is later: a lease that ends meanwhile
@@ -159,7 +148,7 @@ impl Slots {
     }
 
     pub(crate) fn wake_all(&self) {
-        for shard in self.shards() {
+        for shard in self.shards.iter() {
             let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
             for (_, waker) in wakers {
                 waker.wake();

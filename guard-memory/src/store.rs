@@ -60,7 +60,8 @@ impl MemoryStore {
         let now = self.0.clock.now();
         let mut holders: Vec<_> = self
             .0
-            .shards()
+            .shards
+            .iter()
             .flat_map(|shard| {
                 let shard = shard.lock();
                 let live = shard
@@ -82,7 +83,8 @@ impl MemoryStore {
     #[must_use]
     pub fn len(&self) -> usize {
         self.0
-            .shards()
+            .shards
+            .iter()
             .map(|shard| shard.lock().records.len())
             .sum()
     }
