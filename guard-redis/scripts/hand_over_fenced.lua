@@ -9,7 +9,7 @@
 --
 -- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
 -- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot, which
--- may carry something that is no string. How numbers grow, and why the slot is written last, is told in
+-- may carry something that is no string. number.lua comes before. Why the slot is written last is told in
 -- acquire_fenced.lua; why it is read again, in hand_over.lua.
 
 local holder = redis.pcall('GET', KEYS[1])
@@ -20,18 +20,7 @@ if holder ~= ARGV[1] and holder ~= ARGV[2] then
   return false
 end
 
-local number = holder == ARGV[2] and redis.call('GET', KEYS[2])
-if number then
-  redis.call('PEXPIRE', KEYS[2], ARGV[4])
-else
-  local time = redis.call('TIME')
-  number = time[1] .. string.sub('00000' .. time[2], -6)
-  local last = redis.call('SET', KEYS[2], number, 'PX', ARGV[4], 'GET')
-  if last and tonumber(number) <= (tonumber(last) or 0) then
-    number = string.format('%.0f', last + 1)
-    redis.call('SET', KEYS[2], number, 'PX', ARGV[4])
-  end
-end
+local number = number_lease(holder == ARGV[2], KEYS[2], ARGV[4])
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('GET', KEYS[1])
 return number

@@ -60,7 +60,10 @@ impl RedisStore {
             renew: Script::new(include_str!("../scripts/renew.lua")),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
-            hand_over_fenced: Script::new(include_str!("../scripts/hand_over_fenced.lua")),
+            hand_over_fenced: Script::new(concat!(
+                include_str!("../scripts/number.lua"),
+                include_str!("../scripts/hand_over_fenced.lua")
+            )),
             holder: Script::new(include_str!("../scripts/holder.lua")),
         }))
     }

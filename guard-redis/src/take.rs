@@ -28,7 +28,10 @@ impl Take {
             fencing,
             replicas,
             plain: Script::new(include_str!("../scripts/acquire.lua")),
-            fenced: Script::new(include_str!("../scripts/acquire_fenced.lua")),
+            fenced: Script::new(concat!(
+                include_str!("../scripts/number.lua"),
+                include_str!("../scripts/acquire_fenced.lua")
+            )),
         }
     }
 
