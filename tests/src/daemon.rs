@@ -16,9 +16,11 @@ use crate::fixture::PATIENCE;
 /// Starts the server in the background, tells its process id, and ends it when the pipe to this shell is
 /// closed: on purpose, or because the test process is gone, however it ended.
 ///
+/// Signals to the group of the tests end the wait too.
+///
 /// The server gets a session of its own, as under a service manager: Linux shares the processors out between
 /// sessions first, and places a woken thread otherwise when the server is in the clients' session.
-const WATCHER: &str = r#"setsid "$@" >/dev/null 2>&1 </dev/null & server=$!
+const WATCHER: &str = r#"trap : INT TERM HUP; setsid "$@" >/dev/null 2>&1 </dev/null & server=$!
 echo $server; read -r _
 "#;
 
