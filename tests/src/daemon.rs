@@ -15,12 +15,7 @@ use crate::fixture::PATIENCE;
 
 /// Starts the server in the background, tells its process id, and ends it when the pipe to this shell is
 /// closed: on purpose, or because the test process is gone, however it ended.
-///
-/// Signals to the group of the tests end the wait too.
-///
-/// The server gets a session of its own, as under a service manager: Linux shares the processors out between
-/// sessions first, and places a woken thread otherwise when the server is in the clients' session.
-const WATCHER: &str = r#"trap : INT TERM HUP; setsid "$@" >/dev/null 2>&1 </dev/null & server=$!
+const WATCHER: &str = r#""$@" >/dev/null 2>&1 </dev/null & server=$!
 echo $server; read -r _
 "#;
 
@@ -102,9 +97,11 @@ impl<P: Program> Daemon<P> {
     /// Answers whether the server runs; otherwise its port is taken, or its arguments are wrong.
     fn begin(&mut self) -> bool {
         let server = P::command(self);
-        let mut command = Command::new("sh");
+        // Shell and server get a session of their own, as under a service manager: a signal to the group of the
+        // tests leaves the shell to its work, and Linux shares the processors out between sessions first.
+        let mut command = Command::new("setsid");
         command
-            .arg("-c")
+            .args(["sh", "-c"])
             .arg(format!("{WATCHER}{}; wait $server", P::END));
         command.arg(format!("{}-watcher", P::NAME));
         command.arg(server.get_program()).args(server.get_args());
@@ -114,7 +111,7 @@ impl<P: Program> Daemon<P> {
             // The shell reports what it killed.
             .stderr(Stdio::null())
             .spawn()
-            .expect("sh starts");
+            .expect("setsid and sh start");
         let mut pid = String::new();
         BufReader::new(watcher.stdout.take().expect("a pipe"))
             .read_line(&mut pid)
