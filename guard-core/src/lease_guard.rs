@@ -53,7 +53,9 @@ impl<S: LeaseStore> LeaseGuard<S> {
 
 impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
     fn enter(&self, key: &SandboxIsolationKey, wait: Wait<'_>) -> Result<SandboxLease, GuardError> {
-        entry::enter(&self.engine, &self.slot(key), wait)
+        let engine = &self.engine;
+        let enter = |slot: &SlotName| entry::enter(engine, slot, wait);
+        engine.settings.prefix.with_slot(key, enter)
     }
 
     fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {

@@ -10,13 +10,10 @@
 -- the slot was free, and the same as before if it was the token's own. Else the holder's remaining TTL in
 -- milliseconds, an integer, -1 if it has none.
 --
--- number.lua comes before. The slot is written last: a step that fails before leaves it as it was.
+-- number.lua follows.
 
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
+local token, ttl, life, read_again = ARGV[1], ARGV[2], ARGV[3], false
+local granted_before = redis.call('GET', KEYS[1])
+if granted_before and granted_before ~= token then
   return redis.call('PTTL', KEYS[1])
 end
-
-local number = number_lease(holder, KEYS[2], ARGV[3])
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return number

@@ -9,18 +9,15 @@
 --
 -- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
 -- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot, which
--- may carry something that is no string. number.lua comes before. Why the slot is written last is told in
--- acquire_fenced.lua; why it is read again, in hand_over.lua.
+-- may carry something that is no string. Why a slot is read again after the change is told in hand_over.lua.
+-- number.lua follows.
 
+local token, ttl, life, read_again = ARGV[2], ARGV[3], ARGV[4], true
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' and holder.err and not string.find(holder.err, 'WRONGTYPE') then
   return holder
 end
-if holder ~= ARGV[1] and holder ~= ARGV[2] then
+if holder ~= ARGV[1] and holder ~= token then
   return false
 end
-
-local number = number_lease(holder == ARGV[2], KEYS[2], ARGV[4])
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-redis.call('GET', KEYS[1])
-return number
+local granted_before = holder == token

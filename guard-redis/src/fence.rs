@@ -18,10 +18,10 @@ const LONGEST_LIFE: u64 = 1 << 62;
 pub(crate) fn counter_name(slot: &SlotName) -> String {
     let name = slot.as_str();
     if hash_tag(name).is_some() {
-        return format!("{name}{SUFFIX}");
+        return [name, SUFFIX].concat();
     }
     if !name.contains('}') {
-        return format!("{{{name}}}{SUFFIX}");
+        return ["{", name, "}", SUFFIX].concat();
     }
     // Whatever stands in braces first decides: a number that hashes like the whole name.
     let wanted = hash_slot_of(slot);

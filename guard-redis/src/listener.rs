@@ -115,6 +115,9 @@ fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
 
 /// Passes messages on, and checks both connections now and then.
 fn read(line: &Arc<Line>, pubsub: &mut PubSub<'_>) -> End {
+    if let Err(failure) = set_patience(pubsub, SLICE) {
+        return ended(failure);
+    }
     let mut checked = Instant::now();
     loop {
         if line.stopped() {
@@ -123,8 +126,7 @@ fn read(line: &Arc<Line>, pubsub: &mut PubSub<'_>) -> End {
         if line.tracked.is_down() {
             return End::Failed(StoreError::transient("the tracked connection is gone"));
         }
-        let message = set_patience(pubsub, SLICE).and_then(|()| next_message(pubsub));
-        match message {
+        match next_message(pubsub) {
             Ok(Some(message)) => deliver(line, &message),
             Ok(None) => {}
             Err(failure) => return ended(failure),
@@ -168,6 +170,7 @@ fn check(line: &Line, pubsub: &mut PubSub<'_>) -> Result<(), Failure> {
     let patience = CHECK_TIMEOUT.min(line.operation_timeout);
     set_patience(pubsub, patience)?;
     pubsub.ping::<Value>().map_err(failure)?;
+    set_patience(pubsub, SLICE)?;
     let ping = cmd("PING");
     line.tracked
         .use_if_idle(Budget::new(patience), |session| session.call::<()>(&ping))

@@ -35,12 +35,13 @@ impl Script {
 
     /// The command that runs the script.
     pub(crate) fn call(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
-        let mut call = cmd("EVALSHA");
-        call.arg(&self.digest)
-            .arg(keys.len())
-            .arg(keys)
-            .arg(arguments);
-        call
+        let count = keys.len().to_string();
+        let words = ["EVALSHA", &self.digest, &count].into_iter();
+        command(
+            words
+                .chain(keys.iter().copied())
+                .chain(arguments.iter().copied()),
+        )
     }
 
     fn load(&self) -> Cmd {
@@ -48,4 +49,14 @@ impl Script {
         load.arg("LOAD").arg(self.code);
         load
     }
+}
+
+/// A command of these words, whose buffers need not grow.
+pub(crate) fn command<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Cmd {
+    let size = words.clone().map(str::len).sum();
+    let mut command = Cmd::with_capacity(words.clone().count(), size);
+    for word in words {
+        command.arg(word);
+    }
+    command
 }

@@ -61,8 +61,8 @@ impl RedisStore {
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
             hand_over_fenced: Script::new(concat!(
-                include_str!("../scripts/number.lua"),
-                include_str!("../scripts/hand_over_fenced.lua")
+                include_str!("../scripts/hand_over_fenced.lua"),
+                include_str!("../scripts/number.lua")
             )),
             holder: Script::new(include_str!("../scripts/holder.lua")),
         }))

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use guard_core::{Acquired, FencingToken, LeaseToken, LeaseTtl, SlotName};
 
-use redis::{Cmd, FromRedisValue, ParsingError, Value, cmd};
+use redis::{Cmd, FromRedisValue, ParsingError, Value};
 
 use crate::fence::{counter_life, counter_name};
 use crate::replicas::Replicas;
-use crate::script::Script;
+use crate::script::{Script, command};
 use crate::session::{Failure, Session};
 
 /// What the script without fencing answers when the token holds the slot.
@@ -29,8 +29,8 @@ impl Take {
             replicas,
             plain: Script::new(include_str!("../scripts/acquire.lua")),
             fenced: Script::new(concat!(
-                include_str!("../scripts/number.lua"),
-                include_str!("../scripts/acquire_fenced.lua")
+                include_str!("../scripts/acquire_fenced.lua"),
+                include_str!("../scripts/number.lua")
             )),
         }
     }
@@ -69,10 +69,10 @@ impl Take {
         if self.fencing {
             return None;
         }
-        let mut set = cmd("SET");
-        set.arg(slot.as_str()).arg(token.as_str());
-        set.arg("NX").arg("PX").arg(ttl.as_millis());
-        Some(set)
+        let millis = ttl.as_millis().to_string();
+        let (slot, token) = (slot.as_str(), token.as_str());
+        let words = ["SET", slot, token, "NX", "PX", &millis];
+        Some(command(words.into_iter()))
     }
 
     /// Tries [`if_free`](Self::if_free) first. What it leaves open (whose is it, for how long, is it a token at
