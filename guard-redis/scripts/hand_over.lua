@@ -4,11 +4,12 @@
 -- ARGV[1]  the token that gives
 -- ARGV[2]  the token that receives
 -- ARGV[3]  the TTL in milliseconds
+-- ARGV[4]  1 on the tracked connection, else 0
 --
 -- Answers 1 when the receiver holds the slot now, with a fresh TTL, whether by this call or by an earlier
 -- one; 0 when neither token holds it.
 --
--- A slot is read again after the change: on the tracked connection, which is not told of its own changes, that
+-- On the tracked connection, which is not told of its own changes, the slot is read again after the change: that
 -- registers interest in the next one.
 
 local holder = redis.call('GET', KEYS[1])
@@ -19,5 +20,7 @@ elseif holder == ARGV[2] then
 else
   return 0
 end
-redis.call('GET', KEYS[1])
+if ARGV[4] == '1' then
+  redis.call('GET', KEYS[1])
+end
 return 1

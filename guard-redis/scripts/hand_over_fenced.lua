@@ -6,13 +6,13 @@
 -- ARGV[2]  the token that receives
 -- ARGV[3]  the TTL in milliseconds
 -- ARGV[4]  the counter's life in milliseconds
+-- ARGV[5]  1 on the tracked connection, else 0: see hand_over.lua
 --
 -- Answers the number when the receiver holds the slot now, with a fresh TTL: a new one if it was passed by
 -- this call, the same as before if by an earlier one. Answers nil when neither token holds the slot, which
--- may carry something that is no string. Why a slot is read again after the change is told in hand_over.lua.
--- number.lua follows.
+-- may carry something that is no string. number.lua follows.
 
-local token, ttl, life, read_again = ARGV[2], ARGV[3], ARGV[4], true
+local token, ttl, life, read_again = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' and holder.err and not string.find(holder.err, 'WRONGTYPE') then
   return holder

@@ -122,6 +122,8 @@ pub(crate) struct Session<'a> {
     pub(crate) asking: bool,
     /// Whether the server may have become a replica without ending the connection.
     pub(crate) may_be_demoted: bool,
+    /// Whether the server tells of changes of what is read here.
+    pub(crate) tracked: bool,
     /// Whether the next command was sent already.
     sent: bool,
     /// The timeout that the connection's socket has now, where that is remembered.
@@ -137,6 +139,7 @@ impl<'a> Session<'a> {
             repeated: false,
             asking: false,
             may_be_demoted: false,
+            tracked: false,
             sent: false,
             timeout: None,
         }
@@ -154,6 +157,11 @@ impl<'a> Session<'a> {
         let mut session = Self::of(live, budget);
         session.sent = true;
         session
+    }
+
+    /// What scripts are told that read a slot again where that registers for its next change.
+    pub(crate) const fn reads_again(&self) -> &'static str {
+        if self.tracked { "1" } else { "0" }
     }
 
     /// Sends a command. What it answers is read by the first [`call`](Self::call) of a

@@ -129,7 +129,7 @@ impl Inner {
         let [from, to] = tokens.map(LeaseToken::as_str);
         let millis = ttl.as_millis().to_string();
         if !self.capabilities.fencing {
-            let arguments = [from, to, &millis];
+            let arguments = [from, to, &millis, session.reads_again()];
             let held = self.hand_over.run(session, &[slot.as_str()], &arguments);
             return Ok(match not_ours_if_wrong_type(held, 0)? {
                 1 => HandedOver::Granted { fencing: None },
@@ -139,7 +139,7 @@ impl Inner {
         let counter = counter_name(slot);
         let life = counter_life(ttl).to_string();
         let keys = [slot.as_str(), &counter];
-        let arguments = [from, to, &millis, &life];
+        let arguments = [from, to, &millis, &life, session.reads_again()];
         Ok(
             match self.hand_over_fenced.run(session, &keys, &arguments)? {
                 Some(number) => HandedOver::Granted {
@@ -167,10 +167,11 @@ impl Inner {
         let slots = leases.iter().map(|(slot, _)| slot.as_str());
         let keys: Vec<&str> = slots.chain(counters.iter().map(String::as_str)).collect();
         let (millis, life) = (ttl.as_millis().to_string(), counter_life(ttl).to_string());
-        let mut arguments = vec![millis.as_str(), life.as_str()];
-        arguments.extend(leases.iter().map(|(_, token)| token.as_str()));
+        let tokens = leases.iter().map(|(_, token)| token.as_str());
 
         let work = |session: &mut Session<'_>| {
+            let settings = [millis.as_str(), &life, session.reads_again()];
+            let arguments: Vec<&str> = settings.into_iter().chain(tokens.clone()).collect();
             let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
             if answers.contains(&0) {
                 session.confirm()?;

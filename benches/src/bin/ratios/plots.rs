@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use guard_benches::crowd::{contended, waiting};
+use guard_benches::crowd::{contended, together, waiting};
 use guard_benches::floor;
 use guard_benches::guards;
 use guard_benches::handover::Handover;
-use guard_benches::samples::{Samples, Turn, each, nanos, take_turns};
+use guard_benches::samples::{Samples, Turn, nanos, take_turns};
 use guard_conformance::monitor::Monitor;
 use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
@@ -22,6 +22,8 @@ const WAITERS: [usize; 6] = [1, 4, 16, 64, 256, 512];
 const WAIT: Duration = Duration::from_secs(4);
 /// Sections of all threads together.
 const SECTIONS: usize = 1_024;
+/// And of the one that works on the floor.
+const FLOOR_SECTIONS: usize = SECTIONS / 4;
 
 /// Measures what the pictures show, and draws them into the folder.
 pub(crate) fn draw(folder: &Path) -> Result<(), Failure> {
@@ -81,11 +83,11 @@ fn sections(server: &RedisServer, guards: &[Named; 2]) -> Chart {
         let by = |guard| -> Turn<'_> {
             Box::new(move || nanos(contended(guard, threads, SECTIONS)) / SECTIONS as f64)
         };
-        let turns = [
-            by(&guards[0].1),
-            by(&guards[1].1),
-            each(SECTIONS as u32 / 4, floor::redis(server)),
-        ];
+        // In a thread that was just started, too: one that runs all the time keeps to another processor.
+        let one: Turn<'_> = Box::new(|| {
+            nanos(together(1, FLOOR_SECTIONS, |_| floor::redis(server))) / FLOOR_SECTIONS as f64
+        });
+        let turns = [by(&guards[0].1), by(&guards[1].1), one];
         let [defaults, unbounded, floor] = take_turns(ROUNDS, turns, |_| ());
         for (line, samples) in lines.iter_mut().zip([defaults, unbounded]) {
             line.points.push((threads as f64, samples.median() / 1e3));
