@@ -8,6 +8,7 @@ use guard_conformance::redis_server::RedisServer;
 use guard_core::{GuardError, SandboxExecutionGuard};
 
 use crate::guards::{self, section};
+use crate::samples::{Turn, nanos};
 use guard_conformance::monitor::Monitor;
 
 /// Runs `threads` threads, each of which makes its work with `make` and then does it `times` times; answers how
@@ -39,6 +40,15 @@ pub fn together<W: FnMut()>(
         }
         before.elapsed()
     })
+}
+
+/// Nanoseconds of wall time for each of all these works.
+pub fn each_together<'a, W: FnMut()>(
+    threads: usize,
+    times: usize,
+    make: impl Fn(usize) -> W + Sync + 'a,
+) -> Turn<'a> {
+    Box::new(move || nanos(together(threads, times, &make)) / (threads * times) as f64)
 }
 
 /// `sections` sections on one slot by so many threads; answers how long all took.

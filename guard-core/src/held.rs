@@ -2,7 +2,6 @@
 
 mod closing;
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::observer::{CloseEvent, LostEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
 use crate::store::{Holder, LeaseStore, NodeId, Renewed, Watch};
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::Mutex;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, after};
 use crate::waiter::Grant;
@@ -60,8 +59,6 @@ pub(crate) struct HeldLease<S: LeaseStore> {
     /// Protects the lease's phase and callbacks. Whoever changes the phase acts on it: closing, the loss's
     /// log line and callbacks each happen once.
     state: Mutex<State>,
-    /// Whether the phase is the last one: spares the drop of a closed lease the lock. Set under it.
-    closed: AtomicBool,
     /// How the keeper looks after the lease, if it does.
     care: OnceLock<Box<Care>>,
 }
@@ -91,7 +88,6 @@ impl<S: LeaseStore> HeldLease<S> {
                 },
                 on_lost: Vec::new(),
             }),
-            closed: AtomicBool::new(false),
             care: OnceLock::new(),
         });
         let settings = &engine.settings;
@@ -232,13 +228,10 @@ impl State {
 
 impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     fn close(&self) -> CloseOutcome {
-        // Most leases are closed and then dropped.
-        if self.closed.load(Ordering::Acquire) {
-            return CloseOutcome::AlreadyClosed;
-        }
         let (real, callbacks) = {
             let mut state = self.state.lock();
             let lost = match state.phase {
+                // Most leases are closed and then dropped: that costs no look at the clock.
                 Phase::Closed { .. } => return CloseOutcome::AlreadyClosed,
                 Phase::Held { .. } => None,
                 Phase::Lost { at } => Some(at),
@@ -247,7 +240,6 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             let at = lost.unwrap_or_else(|| self.engine.clock.given(real));
             let reported = lost.is_some();
             state.phase = Phase::Closed { at, reported };
-            self.closed.store(true, Ordering::Release);
             (real, std::mem::take(&mut state.on_lost))
         };
         discard(callbacks);

@@ -53,9 +53,7 @@ impl<S: LeaseStore> LeaseGuard<S> {
 
 impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
     fn enter(&self, key: &SandboxIsolationKey, wait: Wait<'_>) -> Result<SandboxLease, GuardError> {
-        let engine = &self.engine;
-        let enter = |slot: &SlotName| entry::enter(engine, slot, wait);
-        engine.settings.prefix.with_slot(key, enter)
+        entry::enter(&self.engine, &self.slot(key), wait)
     }
 
     fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {

@@ -1,6 +1,6 @@
 //! What a key is called in a store.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -59,31 +59,34 @@ impl KeyPrefix {
     /// ```
     #[must_use]
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
-        self.with_slot(key, SlotName::clone)
-    }
-
-    /// Works with the name of `key`'s slot. The thread remembers the name that it used last: who uses a slot again
-    /// and again makes and hashes it once.
-    pub(crate) fn with_slot<T>(
-        &self,
-        key: &SandboxIsolationKey,
-        work: impl FnOnce(&SlotName) -> T,
-    ) -> T {
+        let make = || {
+            let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
+            SlotName::from_store(&parts.concat())
+        };
+        let remember = |last: &RefCell<Option<Last>>| {
+            let mut last = last.borrow_mut();
+            if let Some(slot) = last.as_ref().and_then(|last| last.slot(self, key)) {
+                return slot.clone();
+            }
+            let slot = make();
+            *last = Some(Last {
+                prefix: self.clone(),
+                scope: key.scope(),
+                value: slot.as_str().len() - key.value().len(),
+                slot: slot.clone(),
+            });
+            slot
+        };
         // A thread that is past the end of its local storage remembers nothing.
-        let last = LAST.try_with(Cell::take).ok().flatten();
-        let last = last.filter(|last| last.is(self, key));
-        let last = last.unwrap_or_else(|| Last::new(self, key));
-        let result = work(&last.slot);
-        let _ = LAST.try_with(|place| place.set(Some(last)));
-        result
+        LAST.try_with(remember).unwrap_or_else(|_| make())
     }
 }
 
 thread_local! {
-    static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+    /// The name that the thread made last: who uses a slot again and again makes and hashes it once.
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// A name, and of what it was made.
 struct Last {
     prefix: KeyPrefix,
     scope: IsolationScope,
@@ -93,22 +96,12 @@ struct Last {
 }
 
 impl Last {
-    fn new(prefix: &KeyPrefix, key: &SandboxIsolationKey) -> Self {
-        let parts = [prefix.as_str(), key.scope().as_str(), ":", key.value()];
-        let name = parts.concat();
-        Self {
-            prefix: prefix.clone(),
-            scope: key.scope(),
-            value: name.len() - key.value().len(),
-            slot: SlotName::from_store(&name),
-        }
-    }
-
-    /// Whether it is the name of `key` under `prefix` itself: an equal one need not be known.
-    fn is(&self, prefix: &KeyPrefix, key: &SandboxIsolationKey) -> bool {
-        Arc::ptr_eq(&self.prefix.0, &prefix.0)
+    /// The name, if it is that of `key` under `prefix` itself: an equal one need not be known.
+    fn slot(&self, prefix: &KeyPrefix, key: &SandboxIsolationKey) -> Option<&SlotName> {
+        let same = Arc::ptr_eq(&self.prefix.0, &prefix.0)
             && self.scope == key.scope()
-            && self.slot.as_str().get(self.value..) == Some(key.value())
+            && self.slot.as_str().get(self.value..) == Some(key.value());
+        same.then_some(&self.slot)
     }
 }
 

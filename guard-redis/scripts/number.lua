@@ -4,8 +4,8 @@
 --
 -- A lease that was granted before keeps its number. A new number is larger than the last one and not behind the
 -- server's clock in microseconds, so it grows also where the counter was lost. Most often the clock is ahead: then
--- that is written without asking first, as text, which is quicker than arithmetic. So is the first comparison, which
--- tells apart texts of one length. '%.0f' prints whole numbers up to 2^53, which the clock reaches in 2255.
+-- that is written without asking first, as text, which is quicker than arithmetic. '%.0f' prints whole numbers up to
+-- 2^53, which the clock reaches in 2255.
 --
 -- The slot is written last: a step that fails before leaves it as it was.
 
@@ -16,7 +16,7 @@ else
   local time = redis.call('TIME')
   number = time[1] .. string.sub('00000' .. time[2], -6)
   local last = redis.call('SET', KEYS[2], number, 'PX', life, 'GET')
-  if last and (last >= number or #last > #number) and tonumber(number) <= (tonumber(last) or 0) then
+  if last and tonumber(number) <= (tonumber(last) or 0) then
     number = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[2], number, 'PX', life)
   end

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_benches::crowd::{contended, together, waiting};
+use guard_benches::crowd::{contended, each_together, waiting};
 use guard_benches::floor;
 use guard_benches::guards::{self, section};
 use guard_benches::handover::{Handover, idle_ping};
@@ -78,21 +78,17 @@ fn memory(rows: &mut Vec<Row>) {
         [
             each(TIMES, floor::memory("a")),
             each(TIMES, section(guard, "a")),
-            eight_threads(|number| floor::memory(&number.to_string())),
-            eight_threads(|number| section(guard, &number.to_string())),
+            each_together(THREADS, SECTIONS_EACH, |number| {
+                floor::memory(&number.to_string())
+            }),
+            each_together(THREADS, SECTIONS_EACH, |number| {
+                section(guard, &number.to_string())
+            }),
         ],
         |round| stage.at(round, ROUNDS),
     );
     rows.push(Row::of("memory/uncontended", &one, &floor));
     rows.push(Row::of("memory/8-threads-8-slots", &eight, &floor_of_eight));
-}
-
-/// Wall time for each section when all threads work on slots of their own.
-fn eight_threads<'a, W: FnMut()>(make: impl Fn(usize) -> W + Sync + 'a) -> Turn<'a> {
-    Box::new(move || {
-        let time = together(THREADS, SECTIONS_EACH, &make);
-        nanos(time) / (THREADS * SECTIONS_EACH) as f64
-    })
 }
 
 fn handover(server: &RedisServer, rows: &mut Vec<Row>, peer_rows: &mut Vec<Row>) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use guard_benches::crowd::{contended, together, waiting};
+use guard_benches::crowd::{contended, each_together, waiting};
 use guard_benches::floor;
 use guard_benches::guards;
 use guard_benches::handover::Handover;
@@ -84,9 +84,7 @@ fn sections(server: &RedisServer, guards: &[Named; 2]) -> Chart {
             Box::new(move || nanos(contended(guard, threads, SECTIONS)) / SECTIONS as f64)
         };
         // In a thread that was just started, too: one that runs all the time keeps to another processor.
-        let one: Turn<'_> = Box::new(|| {
-            nanos(together(1, FLOOR_SECTIONS, |_| floor::redis(server))) / FLOOR_SECTIONS as f64
-        });
+        let one = each_together(1, FLOOR_SECTIONS, |_| floor::redis(server));
         let turns = [by(&guards[0].1), by(&guards[1].1), one];
         let [defaults, unbounded, floor] = take_turns(ROUNDS, turns, |_| ());
         for (line, samples) in lines.iter_mut().zip([defaults, unbounded]) {
