@@ -19,8 +19,10 @@ enum Ending {
     Deadline,
 }
 
-/// Rounds in which the end of a wait falls together with the holder's close, up to `spread` apart. The
-/// holder's guard is the waiter's (the slot is handed over) or another (it is released).
+/// Rounds in which the end of a wait falls together with the grant that the holder's close brings it: the
+/// two are up to `spread` microseconds apart, about the moment at which one comes as often as the other.
+/// Where that is depends on the machine, so every outcome moves the next round's aim by a step (the up-and-down
+/// method). The holder's guard is the waiter's (the slot is handed over) or another (it is released).
 fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, spread: u64) {
     let mut random = Random::new(Random::seed(SEED));
     let (slot, handle) = (key("a"), Interrupt::new());
@@ -37,28 +39,29 @@ fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, s
             }
         })
     };
-    let (mut entered, mut ended) = (0, 0);
+    let step = Duration::from_micros(spread / 8);
+    let (mut entered, mut ended) = (0_u32, 0_u32);
     for _ in 0..rounds {
         let lease = holding.try_enter_for(&slot, PATIENCE).unwrap();
         let approach = micros(&mut random, 2 * spread);
+        let close = micros(&mut random, spread) + step * entered.saturating_sub(ended);
+        let end = micros(&mut random, spread) + step * ended.saturating_sub(entered);
         match ending {
             Ending::Interrupt => ask.send(PATIENCE).unwrap(),
-            Ending::Deadline => ask.send(approach + micros(&mut random, spread)).unwrap(),
+            Ending::Deadline => ask.send(approach + end).unwrap(),
         }
         spin(approach);
-        if ending == Ending::Interrupt {
-            let (handle, delay) = (&handle, micros(&mut random, spread));
-            thread::scope(|scope| {
+        thread::scope(|scope| {
+            if ending == Ending::Interrupt {
+                let handle = &handle;
                 scope.spawn(move || {
-                    spin(delay);
+                    spin(end);
                     handle.interrupt();
                 });
-                spin(micros(&mut random, spread));
-                lease.close();
-            });
-        } else {
+            }
+            spin(close);
             lease.close();
-        }
+        });
         let outcome = answered.recv_timeout(STUCK).expect("the waiter is stuck");
         match (outcome, ending) {
             (Ok(()), _) => {
@@ -86,8 +89,8 @@ fn coincidences(holding: &Guard, waiting: &Guard, ending: Ending, rounds: u32, s
     });
     println!("{entered} leases, {ended} errors");
     assert!(
-        entered > 0 && ended > 0,
-        "both came about: {entered}, {ended}"
+        entered.min(ended) >= rounds / 10,
+        "both came about often: {entered}, {ended}"
     );
 }
 
