@@ -78,7 +78,9 @@ impl Tracked {
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, (Failure, Option<Identity>)> {
-        let result = work(&mut Session::of(&mut live, budget));
+        let mut session = Session::of(&mut live, budget);
+        session.tracked = true;
+        let result = work(&mut session);
         self.used(live, generation, result)
     }
 

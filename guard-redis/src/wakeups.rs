@@ -248,7 +248,6 @@ impl Line {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         session.may_be_demoted = self.route.moves();
-        session.tracked = true;
         work(session)
     }
 
