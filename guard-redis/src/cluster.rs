@@ -20,7 +20,7 @@ use crate::links::Links;
 use crate::route::Route;
 use crate::servers::Server;
 use crate::session::{Failure, Operation, Session};
-use crate::wakeups::{LineSettings, WakeupLine};
+use crate::wakeups::LineSettings;
 
 mod map;
 
@@ -275,16 +275,14 @@ impl Cluster {
         let new = || {
             let route = Route::Direct(self.info(address));
             let unanswered = Arc::clone(&self.line.unanswered);
-            Arc::new(Server {
-                links: Links::new(
-                    route.clone(),
-                    self.pool_size,
-                    None,
-                    &self.worker,
-                    unanswered,
-                ),
-                wakeups: WakeupLine::new(route, self.line.clone()),
-            })
+            let links = Links::new(
+                route.clone(),
+                self.pool_size,
+                None,
+                &self.worker,
+                unanswered,
+            );
+            Server::new(links, route, self.line.clone())
         };
         let mut servers = self.servers.lock();
         Arc::clone(servers.entry(address.clone()).or_insert_with(new))

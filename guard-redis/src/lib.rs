@@ -31,12 +31,14 @@ mod session;
 mod socket;
 mod source;
 mod store;
+mod subscription;
 mod take;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 mod tracked;
 mod unanswered;
 mod wakeups;
+mod worker;
 
 pub use builder::{
     DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,

@@ -142,6 +142,11 @@ impl Links {
     /// Gives up a connection, and with it all that are older.
     fn fail(&self, link: &mut Link) {
         link.empty();
+        self.distrust();
+    }
+
+    /// Gives up all connections that there are, those in use once they are given back.
+    pub(crate) fn distrust(&self) {
         *self.last_failure.lock() = Some(Instant::now());
     }
 
@@ -170,12 +175,19 @@ pub(crate) fn start_worker() -> Result<Arc<ScheduledThreadPool>, ConfigError> {
             .on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled)
             .build()
     };
-    catch_unwind(start)
-        .map(Arc::new)
-        .map_err(|_| ConfigError::Thread {
-            name: POOL_THREAD_NAME.to_owned(),
-            source: Arc::new(io::Error::other("the system gave no thread")),
-        })
+    catch_unwind(start).map(Arc::new).map_err(|_| {
+        no_thread(
+            POOL_THREAD_NAME,
+            io::Error::other("the system gave no thread"),
+        )
+    })
+}
+
+pub(crate) fn no_thread(name: &str, error: io::Error) -> ConfigError {
+    ConfigError::Thread {
+        name: name.to_owned(),
+        source: Arc::new(error),
+    }
 }
 
 /// A connection that is checked out, or the place of one.

@@ -1,13 +1,18 @@
 //! Finding the master by asking sentinels.
 //!
-//! Nothing is remembered but which sentinel to ask first: every new connection asks anew, and is made sure to
-//! lead to a master before it is used. So whatever ends a connection, its successor follows a failover.
+//! Every new connection asks anew, and is made sure to lead to a master before it is used. So whatever ends a
+//! connection, its successor follows a failover. That a connection leads to a master which was replaced and lives on,
+//! one of the sentinels [tells](news).
+
+pub(crate) mod news;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use guard_core::{Budget, StoreError};
-use redis::{ConnectionInfo, RedisConnectionInfo, cmd};
+use parking_lot::Mutex;
+use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo, cmd};
 
 use crate::address::at;
 use crate::connector::Live;
@@ -24,6 +29,8 @@ pub(crate) struct Sentinels {
     settings: RedisConnectionInfo,
     /// The sentinel that was right the last time.
     first: AtomicUsize,
+    /// Protects where the last connection leads to.
+    master: Mutex<Option<ConnectionAddr>>,
 }
 
 impl Sentinels {
@@ -37,6 +44,7 @@ impl Sentinels {
             master_name,
             settings,
             first: AtomicUsize::new(0),
+            master: Mutex::new(None),
         }
     }
 
@@ -44,6 +52,8 @@ impl Sentinels {
     /// for a connection to the server that it names: one that hangs, or that knows less than the others, costs
     /// no more than that.
     pub(crate) fn dial(&self, budget: Budget) -> Result<Live, StoreError> {
+        // What is said of the master from now on is news to this connection.
+        let since = Instant::now();
         let mut failure = StoreError::transient("there are no sentinels");
         let first = self.first.load(Ordering::Relaxed);
         let mut tried: Vec<Arc<ConnectionInfo>> = Vec::new();
@@ -56,10 +66,13 @@ impl Sentinels {
                     return Ok(None);
                 }
                 tried.push(Arc::clone(&master));
-                dial_master(&master, share).map(Some)
+                let live = dial_master(&master, share)?;
+                *self.master.lock() = Some(master.addr().clone());
+                Ok(Some(live))
             });
             match result {
-                Ok(Some(live)) => {
+                Ok(Some(mut live)) => {
+                    live.known.since = since;
                     self.first.store(index, Ordering::Relaxed);
                     return Ok(live);
                 }
@@ -92,6 +105,12 @@ impl Sentinels {
             .clone()
             .set_addr(at(sentinel.addr(), host, port));
         Ok(Arc::new(master.set_redis_settings(self.settings.clone())))
+    }
+
+    /// Whether `master` is not where the last connection leads to.
+    fn is_another(&self, master: &ConnectionInfo) -> bool {
+        let last = self.master.lock();
+        last.as_ref().is_some_and(|last| last != master.addr())
     }
 }
 

@@ -9,13 +9,48 @@ use crate::cluster::Cluster;
 #[cfg(feature = "cluster")]
 use crate::fence::hash_slot_of;
 use crate::links::Links;
+use crate::route::Route;
+#[cfg(feature = "sentinel")]
+use crate::sentinel::news;
 use crate::session::{Failure, Operation, Session};
-use crate::wakeups::WakeupLine;
+use crate::wakeups::{LineSettings, WakeupLine};
+#[cfg(feature = "sentinel")]
+use crate::worker::Worker;
 
 /// The connections to one server, or to whichever is the master.
 pub(crate) struct Server {
     pub(crate) links: Links,
     pub(crate) wakeups: WakeupLine,
+    /// Listens to the sentinels, if there are any.
+    #[cfg(feature = "sentinel")]
+    pub(crate) news: Worker,
+}
+
+impl Server {
+    pub(crate) fn new(links: Links, route: Route, line: LineSettings) -> Arc<Self> {
+        Arc::new(Self {
+            links,
+            #[cfg(feature = "sentinel")]
+            news: Worker::new(news::THREAD_NAME, line.grace),
+            wakeups: WakeupLine::new(route, line),
+        })
+    }
+
+    /// Gives up every connection: another server is the master now.
+    #[cfg(feature = "sentinel")]
+    pub(crate) fn distrust(&self) {
+        self.links.distrust();
+        self.wakeups.distrust();
+    }
+}
+
+#[cfg(feature = "sentinel")]
+impl Drop for Server {
+    /// Both threads are waited for: let them end together.
+    fn drop(&mut self) {
+        self.wakeups.stop();
+        self.news.stop();
+    }
 }
 
 /// One server, or one master at a time, or a cluster.

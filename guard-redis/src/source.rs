@@ -13,7 +13,7 @@ use crate::links::{Links, start_worker};
 use crate::replicas::Replicas;
 use crate::route::Route;
 #[cfg(feature = "sentinel")]
-use crate::sentinel::Sentinels;
+use crate::sentinel::{Sentinels, news};
 use crate::servers::{Server, Servers};
 #[cfg(feature = "cluster")]
 use crate::session::Operation;
@@ -21,7 +21,7 @@ use crate::session::{Failure, Session};
 use crate::store::RedisStore;
 #[cfg(feature = "tls-rustls")]
 use crate::tls::TlsSettings;
-use crate::wakeups::{LineSettings, WakeupLine};
+use crate::wakeups::LineSettings;
 
 /// The one eviction policy under which the server does not drop leases when its memory is full.
 const SAFE_POLICY: &str = "noeviction";
@@ -67,7 +67,7 @@ impl Source {
             Self::Address(info) => {
                 let route = Route::direct(means.apply(info)?);
                 let first = greet(&route, replicas, budget).map_err(refuse)?;
-                means.one(route, first)?
+                Servers::One(means.one(route, first)?)
             }
             Self::Pool(info, pool) => {
                 #[cfg(feature = "tls-rustls")]
@@ -84,7 +84,7 @@ impl Source {
                 greet(&route, replicas, budget).map_err(refuse)?;
                 let unanswered = Arc::clone(&means.line.unanswered);
                 let links = Links::given(route.clone(), pool, unanswered);
-                means.over(links, route)
+                Servers::One(Server::new(links, route, means.line.clone()))
             }
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels, master_name) => {
@@ -95,10 +95,12 @@ impl Source {
                 let settings = means.settings(RedisConnectionInfo::default())?;
                 let sentinels = sentinels.into_iter().map(|it| means.secure(it));
                 let sentinels = sentinels.collect::<Result<_, _>>()?;
-                let sentinels = Sentinels::new(sentinels, master_name, settings);
-                let route = Route::Sentinel(Arc::new(sentinels));
+                let sentinels = Arc::new(Sentinels::new(sentinels, master_name, settings));
+                let route = Route::Sentinel(Arc::clone(&sentinels));
                 let first = greet(&route, replicas, budget).map_err(refuse)?;
-                means.one(route, first)?
+                let server = means.one(route, first)?;
+                news::listen(&server, sentinels, means.line.operation_timeout)?;
+                Servers::One(server)
             }
             #[cfg(feature = "cluster")]
             Self::Cluster(nodes) => {
@@ -138,17 +140,12 @@ impl Source {
 
 impl Means {
     /// One server, or one master at a time.
-    fn one(&self, route: Route, first: Live) -> Result<Servers, ConfigError> {
+    fn one(&self, route: Route, first: Live) -> Result<Arc<Server>, ConfigError> {
         let worker = start_worker()?;
         let unanswered = Arc::clone(&self.line.unanswered);
         let size = self.pool_size;
         let links = Links::new(route.clone(), size, Some(first), &worker, unanswered);
-        Ok(self.over(links, route))
-    }
-
-    fn over(&self, links: Links, route: Route) -> Servers {
-        let wakeups = WakeupLine::new(route, self.line.clone());
-        Servers::One(Arc::new(Server { links, wakeups }))
+        Ok(Server::new(links, route, self.line.clone()))
     }
 
     /// An address with the credentials, the database and the certificates that were set.

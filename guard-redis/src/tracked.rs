@@ -26,7 +26,7 @@ pub(crate) struct Tracked {
 #[derive(Default)]
 struct State {
     place: Place,
-    /// Counts the connections: one that comes back after it was replaced is dropped.
+    /// Counts the connections and their ends: one that comes, or comes back, after that is dropped.
     generation: u64,
 }
 
@@ -39,12 +39,21 @@ enum Place {
 }
 
 impl Tracked {
-    /// Puts a new connection in the old one's place.
-    pub(crate) fn install(&self, live: Live) {
+    /// Which connection this is, for the [installation](Self::install) of its successor.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.lock().generation
+    }
+
+    /// Puts a new connection in the place of the one of `generation`; answers whether nothing has ended that way since.
+    pub(crate) fn install(&self, live: Live, generation: u64) -> bool {
         let mut state = self.state.lock();
+        if state.generation != generation {
+            return false;
+        }
         state.generation += 1;
         state.place = Place::Idle(Box::new(live));
         self.changed.notify_all();
+        true
     }
 
     /// Gives the connection up.

@@ -13,15 +13,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError,
     Waker, Watch,
 };
-use parking_lot::{Condvar, Mutex};
 
 use crate::builder::Wakeups;
 use crate::dial::share;
@@ -32,6 +29,7 @@ use crate::session::{Failure, Session};
 use crate::take::Take;
 use crate::tracked::Tracked;
 use crate::unanswered::{Identity, Unanswered};
+use crate::worker::Worker;
 
 const THREAD_NAME: &str = "guard-wakeups";
 
@@ -50,10 +48,7 @@ pub(crate) struct LineSettings {
 /// The wake-ups from one server. The thread and the connections begin with the first wait.
 pub(crate) struct WakeupLine {
     line: Arc<Line>,
-    grace: Duration,
-    /// Protects the thread and its end, whose sender the thread drops when it is over; `None` before the
-    /// start.
-    thread: Mutex<Option<(ThreadId, Receiver<()>)>>,
+    worker: Worker,
 }
 
 /// What the waiters and the listening thread share.
@@ -68,9 +63,6 @@ pub(crate) struct Line {
     healthy: AtomicBool,
     /// Whether there is nothing to be had: switched off, refused by the server, or no thread.
     off: AtomicBool,
-    /// Protects whether the thread is asked to end; it sleeps on it between attempts to connect.
-    stop: Mutex<bool>,
-    stopping: Condvar,
 }
 
 impl WakeupLine {
@@ -93,11 +85,8 @@ impl WakeupLine {
                 take,
                 healthy: AtomicBool::new(false),
                 off: AtomicBool::new(wakeups == Wakeups::Polling),
-                stop: Mutex::new(false),
-                stopping: Condvar::new(),
             }),
-            grace,
-            thread: Mutex::new(None),
+            worker: Worker::new(THREAD_NAME, grace),
         }
     }
 
@@ -131,16 +120,22 @@ impl WakeupLine {
     }
 
     /// Asks the thread to end, and does not wait for it.
+    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(crate) fn stop(&self) {
-        *self.line.stop.lock() = true;
-        self.line.stopping.notify_all();
+        self.worker.stop();
     }
 
     /// Gives the line up, whose server has no slots any more; its thread ends by itself.
     #[cfg(feature = "cluster")]
     pub(crate) fn retire(&self) {
-        self.stop();
-        *self.thread.lock() = None;
+        self.worker.let_go();
+    }
+
+    /// Gives up what may lead to a server that is no master any more. Who waits looks, and the thread connects
+    /// again.
+    #[cfg(feature = "sentinel")]
+    pub(crate) fn distrust(&self) {
+        self.line.down();
     }
 
     /// Works on the tracked connection: see [`Line::look`]. If that is in use for long, who watches `slot` looks
@@ -185,34 +180,8 @@ impl WakeupLine {
     }
 
     fn start(&self) -> io::Result<()> {
-        let mut thread = self.thread.lock();
-        if thread.is_none() {
-            let (alive, over) = mpsc::channel();
-            let line = Arc::clone(&self.line);
-            let handle = thread::Builder::new()
-                .name(THREAD_NAME.to_owned())
-                .spawn(move || {
-                    let _alive = alive;
-                    listener::work(&line);
-                })?;
-            *thread = Some((handle.thread().id(), over));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for WakeupLine {
-    fn drop(&mut self) {
-        self.stop();
-        // The last handle may go on the thread itself, which must not wait for its own end.
-        if let Some((id, over)) = self.thread.get_mut().take()
-            && id != thread::current().id()
-        {
-            // It reads for a tenth of a second at a time; it takes longer only if the server hangs.
-            if over.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
-                log::debug!(target: LOG_TARGET, "the thread for wake-ups will end later");
-            }
-        }
+        let line = Arc::clone(&self.line);
+        self.worker.start(move |stop| listener::work(&line, stop))
     }
 }
 
@@ -356,18 +325,6 @@ impl Line {
             log::warn!(target: LOG_TARGET, "waiting polls, there are no wake-ups: {why}");
         }
         self.interests.wake_all();
-    }
-
-    pub(crate) fn stopped(&self) -> bool {
-        *self.stop.lock()
-    }
-
-    /// Sleeps, unless the line is stopped.
-    pub(crate) fn sleep(&self, time: Duration) {
-        let mut stop = self.stop.lock();
-        if !*stop {
-            self.stopping.wait_for(&mut stop, time);
-        }
     }
 }
 

@@ -251,7 +251,34 @@ impl Sentinels {
         self.master()
     }
 
-    /// Makes `new` the master by hand, as the sentinels would.
+    /// Lets the sentinels make another server the master while the old one lives, and does not understand when they
+    /// tell it, some ten seconds later. Answers which the old one is.
+    ///
+    /// # Panics
+    ///
+    /// When they refuse, or take too long.
+    #[must_use]
+    pub fn fail_over(&self) -> usize {
+        let old = self.master();
+        let deaf = ["ACL", "SETUSER", "default", "-slaveof", "-replicaof"];
+        assert_eq!(self.servers[old].cli(&deaf), "OK");
+        let answer = self.sentinels[0].cli(&["SENTINEL", "FAILOVER", MASTER]);
+        assert_eq!(answer, "OK");
+        self.wait_for_another_than(old);
+        old
+    }
+
+    /// Makes sure that a master which was replaced does not know yet.
+    ///
+    /// # Panics
+    ///
+    /// When it does.
+    pub fn assert_not_told(&self, old: usize) {
+        let role = self.servers[old].cli(&["ROLE"]);
+        assert!(role.starts_with("master"), "it was told: {role}");
+    }
+
+    /// Makes `new` the master by hand, as the sentinels would, but for the news.
     ///
     /// # Panics
     ///

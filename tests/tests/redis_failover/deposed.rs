@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use guard_conformance::redis_topologies::Sentinels;
+use guard_conformance::eventually;
+use guard_conformance::redis_topologies::{MASTER, Sentinels};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
 
 use crate::{OPERATION_TIMEOUT, SLACK, alone, builder, key};
@@ -25,6 +26,7 @@ fn depose(servers: &Sentinels) -> usize {
 #[test]
 fn a_deposed_master_lets_in_whoever_is_connected_until_it_is_told() {
     let _alone = alone();
+    // As if the sentinels could not be heard: they do not say that they were given another master by hand.
     let servers = Sentinels::start();
     let ours = guard(&servers, 0);
     ours.try_enter(&key("warm")).unwrap().close();
@@ -57,7 +59,49 @@ fn a_deposed_master_that_nobody_copies_from_is_left_at_once() {
         let theirs = guard(&servers, min_replicas);
         assert!(theirs.try_enter_now(&key("a")).unwrap().is_none());
         assert_eq!(lease.close(), CloseOutcome::Released);
-        let role = servers.servers()[old].cli(&["ROLE"]);
-        assert!(role.starts_with("master"), "nobody has told it: {role}");
+        servers.assert_not_told(old);
+    }
+}
+
+/// Waits until a guard enters where the sentinels say.
+fn follows(ours: &RedisSandboxExecutionGuard, servers: &Sentinels) {
+    eventually("entries go to the new master", || {
+        let _lease = ours.try_enter(&key("a")).unwrap();
+        let theirs = guard(servers, 0).try_enter_now(&key("a")).unwrap();
+        theirs.is_none()
+    });
+}
+
+#[test]
+fn a_deposed_master_is_left_when_a_sentinel_tells() {
+    let _alone = alone();
+    let servers = Sentinels::start();
+    let ours = guard(&servers, 0);
+    ours.try_enter(&key("warm")).unwrap().close();
+    let old = servers.fail_over();
+    follows(&ours, &servers);
+    servers.assert_not_told(old);
+}
+
+#[test]
+fn another_sentinel_tells_when_the_first_one_is_gone_or_hangs() {
+    let _alone = alone();
+    for gone in [true, false] {
+        let mut servers = Sentinels::start();
+        let mut urls = servers.urls();
+        urls.reverse();
+        let address = format!("sentinel {MASTER} {}", urls.join(" "));
+        let ours = builder(&address).wakeups(Wakeups::Polling).build().unwrap();
+        ours.try_enter(&key("warm")).unwrap().close();
+        let first = servers.sentinel(urls.len() - 1);
+        if gone {
+            first.kill();
+        } else {
+            first.stop_process();
+        }
+        // What a sentinel says while nobody listens is asked for later.
+        let old = servers.fail_over();
+        follows(&ours, &servers);
+        servers.assert_not_told(old);
     }
 }

@@ -58,6 +58,19 @@ fn a_waiter_hears_of_changes_from_the_master_that_sentinels_made() {
 }
 
 #[test]
+fn a_waiter_hears_of_changes_from_the_new_master_while_the_old_one_lives() {
+    let _alone = alone();
+    let servers = Sentinels::start();
+    let guard = builder(&servers.address()).retry_interval(RETRY);
+    let guard = guard.build().unwrap();
+    let waiter = waiter(&guard, servers.master_server());
+    servers.settle();
+    let old = servers.fail_over();
+    is_told(&guard, waiter, servers.master_server());
+    servers.assert_not_told(old);
+}
+
+#[test]
 fn a_waiter_hears_of_changes_from_the_replica_that_took_over() {
     let _alone = alone();
     let mut cluster = Cluster::start();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use guard_conformance::logged::{listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
@@ -10,6 +11,7 @@ use guard_redis::{
     CloseOutcome, ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, Wakeups,
 };
+use log::LevelFilter::Warn;
 
 use crate::{OPERATION_TIMEOUT, PREFIX, key};
 
@@ -62,15 +64,20 @@ impl Watched {
     /// Users by the page's rules, but for one word.
     fn without(word: &str) -> Self {
         let servers = Sentinels::start();
-        let of_sentinels = acl::of_sentinels().into_iter();
-        let of_sentinels: Vec<_> = of_sentinels.filter(|it| it != word).collect();
-        for sentinel in servers.sentinels() {
-            acl::make_user(sentinel, &of_sentinels);
-        }
         for server in servers.servers() {
             acl::make_user(server, &rule(&acl::of_masters(), word));
         }
-        Self(servers)
+        let watched = Self(servers);
+        watched.make_users_of_sentinels_without(word);
+        watched
+    }
+
+    fn make_users_of_sentinels_without(&self, word: &str) {
+        let rule = acl::of_sentinels().into_iter();
+        let rule: Vec<_> = rule.filter(|it| it != word).collect();
+        for sentinel in self.0.sentinels() {
+            acl::make_user(sentinel, &rule);
+        }
     }
 
     fn guard(&self, wakeups: Wakeups) -> Result<RedisSandboxExecutionGuard, ConfigError> {
@@ -107,6 +114,7 @@ impl Watched {
 #[test]
 fn the_rules_for_sentinel_suffice_also_for_a_failover() {
     let _alone = alone();
+    listen(Warn);
     let mut watched = Watched::without("nothing");
     let guards = [(); 2].map(|()| watched.guard(Wakeups::Tracking).unwrap());
     wait_for_each_other(&guards, &["a", "b"], WELL);
@@ -116,6 +124,25 @@ fn the_rules_for_sentinel_suffice_also_for_a_failover() {
     // The one replica that is left follows another master now.
     wait_for_each_other(&guards, &["b"], AFTER_A_FAILOVER);
     assert_eq!(lease.close(), CloseOutcome::Released);
+    assert!(!is_warned_of_silence(), "{:?}", warnings());
+}
+
+fn is_warned_of_silence() -> bool {
+    let is_it = |warning: &String| warning.contains("the sentinels do not tell");
+    warnings().iter().any(is_it)
+}
+
+#[test]
+fn without_the_rights_to_listen_to_sentinels_a_warning_tells() {
+    let _alone = alone();
+    let watched = Watched::without("nothing");
+    for word in ["+subscribe", "&+switch-master"] {
+        listen(Warn);
+        watched.make_users_of_sentinels_without(word);
+        let guard = watched.guard(Wakeups::Tracking).unwrap();
+        eventually(word, is_warned_of_silence);
+        guard.try_enter(&key(word)).unwrap().close();
+    }
 }
 
 #[test]
