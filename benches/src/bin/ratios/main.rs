@@ -21,7 +21,7 @@ use std::process::{Command, ExitCode};
 
 use arguments::{Arguments, USAGE};
 use guard_benches::other_process;
-use table::{Row, print_machine, print_table};
+use table::{Row, print_doubts, print_machine, print_table};
 
 fn main() -> ExitCode {
     if other_process::was_the_holder() {
@@ -63,6 +63,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let rows = measure::all();
     print_machine(&version);
     print_table(&rows);
+    print_doubts(&rows);
     if let Some(file) = json {
         write_json(&file, &rows).map_err(|error| said("JSON", error))?;
     }

@@ -60,6 +60,22 @@ impl Row {
     }
 }
 
+/// A larger spread comes from something else on the machine.
+const DISTURBED: f64 = 0.4;
+
+/// Says which figures are not to be relied on.
+pub(crate) fn print_doubts(rows: &[Row]) {
+    let disturbed = |row: &&Row| row.spread.is_some_and(|spread| spread > DISTURBED);
+    let names: Vec<_> = rows.iter().filter(disturbed).map(|row| row.name).collect();
+    if !names.is_empty() {
+        eprintln!(
+            "ratios: something else on this machine disturbed the rounds of {} (spread above {:.0} %): take another run",
+            names.join(", "),
+            100.0 * DISTURBED
+        );
+    }
+}
+
 /// Says on what the figures were taken.
 pub(crate) fn print_machine(redis: &str) {
     let cores = thread::available_parallelism().map_or(0, usize::from);
