@@ -73,7 +73,13 @@ impl Sentinels {
             match result {
                 Ok(Some(mut live)) => {
                     live.known.since = since;
-                    self.first.store(index, Ordering::Relaxed);
+                    // Unless news has come meanwhile, which says more.
+                    let _ = self.first.compare_exchange(
+                        first,
+                        index,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                     return Ok(live);
                 }
                 // It names a server that has just failed.
