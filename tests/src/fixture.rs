@@ -53,12 +53,14 @@ impl<'a> Fixture<'a> {
         }
     }
 
-    /// Settings for cases: quick looks, and a TTL that no case outlasts but that cleans up after it.
+    /// Settings for cases: quick looks, a TTL that no case outlasts but that cleans up after it, and no haste.
     pub(crate) fn config(&self) -> GuardConfig {
         GuardConfig {
             key_prefix: self.prefix.clone(),
             lease_ttl: Duration::from_secs(120),
             retry_interval: Duration::from_millis(5),
+            // Machines were seen to stand still for more than the default.
+            operation_timeout: PATIENCE,
             ..GuardConfig::default()
         }
     }
