@@ -170,9 +170,10 @@ pub(crate) fn a_busy_process_lets_others_have_their_turn(backend: &dyn Backend) 
         thread::sleep(Duration::from_millis(20));
         let before = busy.sections();
         let lease = there.try_enter_for(&key("a"), PATIENCE).unwrap();
-        // Rows of 16 sections: the one under way, and some for which the others were quicker.
+        // At least once a second, in 500 sections or fewer, the slot is left to others for a while. A noisy machine
+        // may keep them from some of these moments.
         let meanwhile = busy.sections() - before;
-        assert!(meanwhile < 100 * 16, "after {meanwhile} sections");
+        assert!(meanwhile < 5 * 500, "after {meanwhile} sections");
         lease.close();
     }
 }
