@@ -8,6 +8,7 @@ use guard_core::GuardError;
 
 use crate::backend::Backend;
 use crate::fixture::{Fixture, Guard, PATIENCE, assert_free, assert_held, enter, key};
+use crate::measure::Times;
 use crate::waiting::{Waiting, together};
 
 /// The numbers of waiters in the order in which they entered.
@@ -183,19 +184,20 @@ pub(crate) fn a_waiter_enters_once_another_guard_closes(backend: &dyn Backend) {
 /// long, and no spacing of looks stands between two turns.
 pub(crate) fn turns_inside_the_process_cost_no_interval(backend: &dyn Backend) {
     const TURNS: u32 = 50;
-    let work = Duration::from_millis(1);
-    let guard = Fixture::new(backend).guard_with(|config| {
-        config.retry_interval = Duration::from_secs(5);
-    });
-    let before = Instant::now();
+    let (work, interval) = (Duration::from_millis(1), Duration::from_secs(5));
+    let guard = Fixture::new(backend).guard_with(|config| config.retry_interval = interval);
+    let entered = Mutex::new(Vec::new());
     together(3, |_| {
         for _ in 0..TURNS {
             let _lease = guard.try_enter(&key("a")).unwrap();
+            entered.lock().unwrap().push(Instant::now());
             // Long enough for the next one to find the slot held.
             thread::sleep(work);
         }
     });
+    let entered = entered.into_inner().unwrap();
+    let turns: Times = entered.windows(2).map(|two| two[1] - two[0]).collect();
     // A turn takes a millisecond more than its work; a noisy machine gets several times that.
-    let turn = before.elapsed() / (3 * TURNS);
-    assert!(turn < work + Duration::from_millis(10), "{turn:?} a turn");
+    assert!(turns.median() < work + Duration::from_millis(10), "{turns}");
+    assert!(turns.percentile(100) < interval, "{turns}");
 }

@@ -18,7 +18,7 @@ use guard_session::SessionStore;
 use database::{Fake, Server, store};
 
 /// What a noisy machine may add.
-const SLACK: Duration = Duration::from_millis(700);
+const SLACK: Duration = Duration::from_millis(1_500);
 
 fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::database::{Call, Fake, Fate, Server, store};
 use crate::{SLACK, config, guard, key, slot};
 
-const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The first call of a kind panics, and then a wait for its slot, and the waits after it, are served as ever.
 fn a_panic_harms_nobody(panicking: Call) {
