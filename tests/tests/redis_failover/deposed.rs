@@ -14,6 +14,13 @@ fn guard(servers: &Sentinels, min_replicas: u32) -> RedisSandboxExecutionGuard {
     builder.wakeups(Wakeups::Polling).build().unwrap()
 }
 
+/// The same, with a connection to today's master.
+fn connected(servers: &Sentinels, min_replicas: u32) -> RedisSandboxExecutionGuard {
+    let guard = guard(servers, min_replicas);
+    guard.try_enter(&key("warm")).unwrap().close();
+    guard
+}
+
 /// Makes another server the master, which all others know, but for the old one. Answers which the old one is.
 fn depose(servers: &Sentinels) -> usize {
     let old = servers.master();
@@ -26,10 +33,9 @@ fn depose(servers: &Sentinels) -> usize {
 #[test]
 fn a_deposed_master_lets_in_whoever_is_connected_until_it_is_told() {
     let _alone = alone();
-    // As if the sentinels could not be heard: they do not say that they were given another master by hand.
     let servers = Sentinels::start();
-    let ours = guard(&servers, 0);
-    ours.try_enter(&key("warm")).unwrap().close();
+    let ours = connected(&servers, 0);
+    // As if the sentinels could not be heard: they do not say that they were given another master by hand.
     let old = depose(&servers);
     let lease = ours.try_enter(&key("a")).unwrap();
     let theirs = guard(&servers, 0).try_enter(&key("a")).unwrap();
@@ -49,8 +55,7 @@ fn a_deposed_master_that_nobody_copies_from_is_left_at_once() {
             let to_write = (1 - min_replicas).to_string();
             server.cli(&["CONFIG", "SET", "min-replicas-to-write", &to_write]);
         }
-        let ours = guard(&servers, min_replicas);
-        ours.try_enter(&key("warm")).unwrap().close();
+        let ours = connected(&servers, min_replicas);
         let old = depose(&servers);
         let start = Instant::now();
         let lease = ours.try_enter(&key("a")).unwrap();
@@ -76,8 +81,7 @@ fn follows(ours: &RedisSandboxExecutionGuard, servers: &Sentinels) {
 fn a_deposed_master_is_left_when_a_sentinel_tells() {
     let _alone = alone();
     let servers = Sentinels::start();
-    let ours = guard(&servers, 0);
-    ours.try_enter(&key("warm")).unwrap().close();
+    let ours = connected(&servers, 0);
     let old = servers.fail_over();
     follows(&ours, &servers);
     servers.assert_not_told(old);
