@@ -1,6 +1,5 @@
 //! What a guard, its entries and its leases share.
 
-use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -43,7 +42,7 @@ impl<S: LeaseStore> Engine<S> {
         if settings.observer.0.is_some() {
             callbacks
                 .start()
-                .map_err(|source| no_thread(Callbacks::THREAD_NAME, source))?;
+                .map_err(|source| ConfigError::thread(Callbacks::THREAD_NAME, source))?;
         }
         let keeper = Keeper::start(
             Arc::clone(&store) as Arc<dyn LeaseStore>,
@@ -51,7 +50,7 @@ impl<S: LeaseStore> Engine<S> {
             Arc::clone(&settings),
             Arc::clone(&gates),
         )
-        .map_err(|source| no_thread(Keeper::THREAD_NAME, source))?;
+        .map_err(|source| ConfigError::thread(Keeper::THREAD_NAME, source))?;
         let look_terms = Arc::new(LookTerms {
             clock: Arc::clone(&clock),
             ttl: settings.ttl,
@@ -101,13 +100,6 @@ impl<S: LeaseStore> Engine<S> {
     /// Frees `slot` of `token` in the background, for as long as the token might hold it.
     pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
         self.keeper.release_later(slot, token, doubt);
-    }
-}
-
-fn no_thread(name: &str, source: io::Error) -> ConfigError {
-    ConfigError::Thread {
-        name: name.to_owned(),
-        source: Arc::new(source),
     }
 }
 

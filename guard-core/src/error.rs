@@ -149,6 +149,14 @@ impl ConfigError {
         }
     }
 
+    /// A thread that the system did not give; for the builders of stores.
+    pub fn thread(name: impl Into<String>, source: std::io::Error) -> Self {
+        Self::Thread {
+            name: name.into(),
+            source: Arc::new(source),
+        }
+    }
+
     /// Whether the same settings may work later: the store could not be reached just now.
     #[must_use]
     pub const fn is_transient(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The guard that users name, and its builder.
 
 use std::fmt;
-use std::sync::Arc;
 
 use guard_core::{
     ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
@@ -117,10 +116,7 @@ impl MySqlGuardBuilder {
             options = named.connect_attribute(OWNER_ATTRIBUTE, owner).into();
         }
         let address = shown(&options);
-        let mysql = MySql::new(options).map_err(|source| ConfigError::Thread {
-            name: THREAD_NAME.to_owned(),
-            source: Arc::new(source),
-        })?;
+        let mysql = MySql::new(options).map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(mysql, settings, address)?;
         Ok(MySqlSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,

@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::sync::Arc;
 
 use guard_core::{
     ConfigError, GuardConfig, LeaseGuard, SandboxIsolationKey, SlotName, forward_guard,
@@ -122,10 +121,8 @@ impl PostgresGuardBuilder {
             database.application_name(cut(owner));
         }
         let address = shown(&database);
-        let postgres = Postgres::new(database).map_err(|source| ConfigError::Thread {
-            name: THREAD_NAME.to_owned(),
-            source: Arc::new(source),
-        })?;
+        let postgres =
+            Postgres::new(database).map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(postgres, settings, address)?;
         Ok(PostgresSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,

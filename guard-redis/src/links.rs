@@ -176,18 +176,9 @@ pub(crate) fn start_worker() -> Result<Arc<ScheduledThreadPool>, ConfigError> {
             .build()
     };
     catch_unwind(start).map(Arc::new).map_err(|_| {
-        no_thread(
-            POOL_THREAD_NAME,
-            io::Error::other("the system gave no thread"),
-        )
+        let error = io::Error::other("the system gave no thread");
+        ConfigError::thread(POOL_THREAD_NAME, error)
     })
-}
-
-pub(crate) fn no_thread(name: &str, error: io::Error) -> ConfigError {
-    ConfigError::Thread {
-        name: name.to_owned(),
-        source: Arc::new(error),
-    }
 }
 
 /// A connection that is checked out, or the place of one.

@@ -44,7 +44,8 @@ impl Tracked {
         self.state.lock().generation
     }
 
-    /// Puts a new connection in the place of the one of `generation`; answers whether nothing has ended that way since.
+    /// Puts a new connection in the place of the one of `generation`, unless that was given up since; answers
+    /// whether it did.
     pub(crate) fn install(&self, live: Live, generation: u64) -> bool {
         let mut state = self.state.lock();
         if state.generation != generation {

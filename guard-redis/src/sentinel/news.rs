@@ -10,7 +10,6 @@ use redis::Msg;
 
 use super::Sentinels;
 use crate::dial::dial;
-use crate::links::no_thread;
 use crate::servers::Server;
 use crate::subscription::{Audience, End, persist, read, subscribe};
 use crate::worker::Stop;
@@ -39,7 +38,7 @@ pub(crate) fn listen(
         operation_timeout,
     };
     let started = server.news.start(move |stop| news.work(stop));
-    started.map_err(|error| no_thread(THREAD_NAME, error))
+    started.map_err(|error| ConfigError::thread(THREAD_NAME, error))
 }
 
 impl News {
