@@ -7,7 +7,8 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, session_settings,
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, check_url, is_host,
+    printable, session_settings,
 };
 use mysql_async::{Opts, OptsBuilder, UrlError};
 
@@ -18,6 +19,9 @@ use crate::session::OWNER_ATTRIBUTE;
 /// What an address looks like.
 const FORM: &str = "the form is mysql://[user[:password]@]host[:port][/database][?parameter=value], with what is special in \
                     a password percent-encoded";
+
+/// What is shown of an address that leads nowhere.
+const NOWHERE: &str = "(none)";
 
 /// Leases as named locks in MySQL or MariaDB.
 pub type MySqlStore = SessionStore<MySql>;
@@ -35,7 +39,9 @@ forward_guard!(impl for MySqlSandboxExecutionGuard, guard);
 impl MySqlSandboxExecutionGuard {
     /// Starts building a guard for the server at `address`: a URL such as `mysql://user@host/database`.
     pub fn builder(address: &str) -> MySqlGuardBuilder {
-        MySqlGuardBuilder::new(Opts::from_url(address).map_err(|error| complaint(&error)))
+        let unambiguous = check_url(address).map_err(|reason| format!("{reason}; {FORM}"));
+        let read = || Opts::from_url(address).map_err(|error| complaint(&error));
+        MySqlGuardBuilder::new(unambiguous.and_then(|()| read()))
     }
 
     /// Starts building a guard for the server that `options` connect to.
@@ -105,6 +111,7 @@ impl MySqlGuardBuilder {
         settings.check()?;
         let wrong = |reason| ConfigError::setting("address", reason);
         let mut options = self.options.map_err(wrong)?;
+        check(&options).map_err(|reason| wrong(format!("{reason}; {FORM}")))?;
         if options.ssl_opts().is_some() {
             return Err(ConfigError::setting(
                 "address",
@@ -136,10 +143,35 @@ fn complaint(error: &UrlError) -> String {
     format!("{what}; {FORM}")
 }
 
-/// An address without credentials.
+/// The host without the brackets that an address of IPv6 has in a URL.
+fn host(options: &Opts) -> &str {
+    let host = options.ip_or_hostname();
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    bare.unwrap_or(host)
+}
+
+/// Whether an address that could be read leads somewhere. What is no host is not looked up, and what looks like an
+/// address in the place of a part of one is not sent: the server's answer would show it.
+fn check(options: &Opts) -> Result<(), &'static str> {
+    if options.socket().is_none() && !is_host(host(options)) {
+        return Err("the host in it is none");
+    }
+    let parts = [options.user(), options.db_name()];
+    if parts.into_iter().flatten().any(|part| part.contains("://")) {
+        return Err("it has another address inside");
+    }
+    Ok(())
+}
+
+/// Where an address leads, without credentials.
 fn shown(options: &Opts) -> String {
+    if check(options).is_err() {
+        return NOWHERE.to_owned();
+    }
     let place = match options.socket() {
-        Some(path) => path.to_owned(),
+        Some(path) => printable(path),
         None => format!("{}:{}", options.ip_or_hostname(), options.tcp_port()),
     };
     format!("mysql://{place}")
@@ -150,7 +182,7 @@ impl fmt::Debug for MySqlGuardBuilder {
         let address = self
             .options
             .as_ref()
-            .map_or_else(|_| "(none)".to_owned(), shown);
+            .map_or_else(|_| NOWHERE.to_owned(), shown);
         f.debug_struct("MySqlGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

@@ -8,7 +8,8 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, session_settings,
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, check_url, is_host,
+    printable, session_settings,
 };
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
@@ -19,6 +20,9 @@ use crate::number::lock_number;
 /// What an address looks like.
 const FORM: &str = "the form is postgres://[user[:password]@]host[:port][/database][?option=value], with what is special \
                     in a password percent-encoded, or host=… user=… dbname=…";
+
+/// What is shown of an address that leads nowhere.
+const NOWHERE: &str = "(none)";
 
 /// The longest name of an application that the server keeps.
 const MAX_NAME_BYTES: usize = 63;
@@ -40,7 +44,9 @@ impl PostgresSandboxExecutionGuard {
     /// Starts building a guard for the database at `address`: a URL such as `postgres://user@host/database`, or
     /// `host=… user=… dbname=…`.
     pub fn builder(address: &str) -> PostgresGuardBuilder {
-        PostgresGuardBuilder::new(address.parse().map_err(|error| complaint(&error)))
+        let unambiguous = check_url(address).map_err(|reason| format!("{reason}; {FORM}"));
+        let read = || address.parse().map_err(|error| complaint(&error));
+        PostgresGuardBuilder::new(unambiguous.and_then(|()| read()))
     }
 
     /// Starts building a guard for the database that `config` connects to.
@@ -110,9 +116,7 @@ impl PostgresGuardBuilder {
         settings.check()?;
         let wrong = |reason| ConfigError::setting("address", reason);
         let mut database = self.database.map_err(wrong)?;
-        if database.get_hosts().is_empty() && database.get_hostaddrs().is_empty() {
-            return Err(wrong(format!("it names no host; {FORM}")));
-        }
+        check(&database).map_err(|reason| wrong(format!("{reason}; {FORM}")))?;
         if database.get_ssl_mode() == SslMode::Require {
             let reason = "it asks for TLS (`sslmode=require`), which is to come";
             return Err(wrong(reason.to_owned()));
@@ -148,20 +152,43 @@ fn cut(owner: &str) -> &str {
     &owner[..end.unwrap_or_default()]
 }
 
-/// An address without credentials.
+/// Whether an address that could be read leads somewhere. What is no host is not looked up, and what looks like an
+/// address in the place of a part of one is not sent: the server's answer would show it.
+fn check(config: &Config) -> Result<(), &'static str> {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return Err("it names no host");
+    }
+    let is_place = |host: &Host| match host {
+        Host::Tcp(name) => is_host(name),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    };
+    if !config.get_hosts().iter().all(is_place) {
+        return Err("a host in it is none");
+    }
+    let parts = [config.get_user(), config.get_dbname()];
+    if parts.into_iter().flatten().any(|part| part.contains("://")) {
+        return Err("it has another address inside");
+    }
+    Ok(())
+}
+
+/// Where an address leads, without credentials.
 fn shown(config: &Config) -> String {
+    if check(config).is_err() {
+        return NOWHERE.to_owned();
+    }
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(index, host)| {
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
         match host {
             Host::Tcp(host) => format!("{host}:{port}"),
             #[cfg(unix)]
-            Host::Unix(folder) => format!("{} port {port}", folder.display()),
+            Host::Unix(folder) => format!("{} port {port}", printable(&folder.to_string_lossy())),
         }
     });
     let hosts: Vec<_> = hosts.collect();
-    let database = config.get_dbname().unwrap_or("(default)");
-    format!("postgres://{} (database {database})", hosts.join(","))
+    format!("postgres://{}", hosts.join(","))
 }
 
 impl fmt::Debug for PostgresGuardBuilder {
@@ -169,7 +196,7 @@ impl fmt::Debug for PostgresGuardBuilder {
         let address = self
             .database
             .as_ref()
-            .map_or_else(|_| "(none)".to_owned(), shown);
+            .map_or_else(|_| NOWHERE.to_owned(), shown);
         f.debug_struct("PostgresGuardBuilder")
             .field("address", &address)
             .field("config", &self.config)

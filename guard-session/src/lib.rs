@@ -26,6 +26,7 @@
 //! | `ghosts` | sessions that have to be ended |
 //! | `waits` | the threads that wait in the database |
 //! | `reactor` | for asynchronous clients: who moves their bytes, and how callers wait for them |
+//! | `text` | addresses and words of servers, as they may be shown |
 
 mod ghosts;
 mod leases;
@@ -33,8 +34,10 @@ mod links;
 mod reactor;
 mod session;
 mod store;
+mod text;
 mod waits;
 
 pub use reactor::{Reactor, wait};
 pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
 pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
+pub use text::{check_url, is_host, printable};

@@ -6,6 +6,7 @@
 
 pub mod losses;
 pub mod refusals;
+pub mod secrets;
 pub mod sharing;
 pub mod stalls;
 pub mod waits;
@@ -39,6 +40,10 @@ macro_rules! database_faults {
                 a_login_that_is_refused_is_permanent_and_shows_no_password,
                 too_many_connections_are_transient_and_no_answer_about_the_slot,
                 a_server_that_ends_idle_sessions_and_long_statements_does_not_end_ours,
+            }
+            secrets {
+                no_part_of_a_password_shows_whatever_the_address,
+                an_ambiguous_password_is_refused_with_the_remedy,
             }
             sharing {
                 a_lock_of_another_client_keeps_us_out_until_it_is_freed,
