@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use rand::Rng;
+use crate::error::StoreError;
+use crate::random;
 
 /// The first pause after a failure.
 const FIRST: Duration = Duration::from_millis(20);
 /// The longest pause between attempts while a store fails.
-const LONGEST: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+
+/// The longest pause after an error that time alone does not mend.
+const LONGEST_PERMANENT: Duration = Duration::from_secs(30);
 
 /// Pauses that double from 20 ms to 1 s, each jittered by ±10 %.
 #[derive(Debug, Default)]
@@ -17,18 +21,29 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn next_pause(&mut self) -> Duration {
-        let pause = FIRST
-            .saturating_mul(1 << self.failures.min(16))
-            .min(LONGEST);
-        self.failures += 1;
-        jittered(pause)
+        self.up_to(LONGEST)
+    }
+
+    /// The pause after `error`: up to 30 s where somebody has to mend it.
+    pub(crate) fn after(&mut self, error: &StoreError) -> Duration {
+        self.up_to(if error.is_transient() {
+            LONGEST
+        } else {
+            LONGEST_PERMANENT
+        })
+    }
+
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        let pause = FIRST.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        jittered(pause.min(longest))
     }
 }
 
 /// `pause` ±10 %, so that processes that started together do not go on in step.
 pub(crate) fn jittered(pause: Duration) -> Duration {
     let tenth = pause / 10;
-    let factor = rand::rng().random_range(0..=200_u32);
+    let factor = u32::try_from(random::from_system() % 201).unwrap_or(100);
     (pause - tenth).saturating_add(tenth.saturating_mul(factor) / 100)
 }
 

@@ -1,12 +1,16 @@
 //! What the keeper has to know of a lease to look after it.
 
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::backoff::Backoff;
+use crate::error::StoreError;
+use crate::lane::Lane;
 use crate::store::Watch;
 use crate::ttl::after;
+use crate::wards::Ward;
 
 /// The keeper's care for a lease.
 pub(crate) struct Care {
@@ -18,6 +22,8 @@ struct State {
     enrolment: Enrolment,
     /// Whether the slot was changed by somebody, and should be looked at.
     look: bool,
+    /// Whether that is because the last look brought no answer. Then it has time, unless a further change is told.
+    looks_again: bool,
     /// When the next renewal is due, by the guard's clock.
     renewal: Instant,
     backoff: Backoff,
@@ -28,8 +34,8 @@ struct State {
 
 enum Enrolment {
     None,
-    /// In the keeper's care, under this number.
-    In(u64),
+    /// In the keeper's care: in this lane, under this number.
+    In(Arc<Lane>, u64),
     /// The lease is closed.
     Ended,
 }
@@ -40,6 +46,7 @@ impl Care {
             state: Mutex::new(State {
                 enrolment: Enrolment::None,
                 look: false,
+                looks_again: false,
                 renewal,
                 backoff: Backoff::default(),
                 watched: false,
@@ -49,40 +56,64 @@ impl Care {
     }
 
     /// Enrols the lease, unless it is or has ended.
-    pub(crate) fn enrol(&self, enrol: impl FnOnce() -> u64) {
+    pub(crate) fn enrol(
+        &self,
+        lane: impl FnOnce() -> Arc<Lane>,
+        lease: Weak<dyn Ward>,
+        due: Instant,
+    ) {
+        let lane = lane();
         let mut state = self.state.lock();
         if matches!(state.enrolment, Enrolment::None) {
-            state.enrolment = Enrolment::In(enrol());
+            let number = lane.enrol(lease, due);
+            state.enrolment = Enrolment::In(lane, number);
         }
     }
 
-    /// Ends the care; answers the number under which the keeper has it, if it does.
-    pub(crate) fn end(&self) -> Option<u64> {
+    /// Ends the care. Answers the watch: it is the store's, and so to be dropped where that harms nobody.
+    pub(crate) fn end(&self) -> Option<Watch> {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.enrolment, Enrolment::Ended);
         let watch = state.watch.take();
         drop(state);
-        // The store's: dropped with the lock free.
-        drop(watch);
-        match before {
-            Enrolment::In(number) => Some(number),
-            Enrolment::None | Enrolment::Ended => None,
+        if let Enrolment::In(lane, number) = before {
+            lane.dismiss(number);
         }
+        watch
     }
 
-    /// Notes that the slot was changed; answers the lease's number if the keeper should hurry.
-    pub(crate) fn want_look(&self) -> Option<u64> {
+    /// Notes that the slot was changed, and makes the keeper look soon.
+    pub(crate) fn want_look(&self) {
         let mut state = self.state.lock();
-        let Enrolment::In(number) = state.enrolment else {
-            return None;
-        };
-        let wanted = std::mem::replace(&mut state.look, true);
-        (!wanted).then_some(number)
+        if state.look && !std::mem::take(&mut state.looks_again) {
+            return;
+        }
+        if let Enrolment::In(lane, number) = &state.enrolment {
+            let (lane, number) = (Arc::clone(lane), *number);
+            state.look = true;
+            drop(state);
+            lane.expedite(number);
+        }
     }
 
     /// Whether the slot should be looked at; asked once for each look.
     pub(crate) fn take_look(&self) -> bool {
-        std::mem::take(&mut self.state.lock().look)
+        let mut state = self.state.lock();
+        state.looks_again = false;
+        std::mem::take(&mut state.look)
+    }
+
+    /// Plans one more look after one that brought no answer; answers when.
+    pub(crate) fn look_failed(&self, now: Instant, error: &StoreError) -> Instant {
+        let mut state = self.state.lock();
+        state.look = true;
+        state.looks_again = true;
+        after(now, state.backoff.after(error))
+    }
+
+    /// Notes that a look was answered.
+    pub(crate) fn looked(&self) {
+        self.state.lock().backoff = Backoff::default();
     }
 
     /// Whether the slot's watch has to be asked for, which is done once.
@@ -112,9 +143,14 @@ impl Care {
     }
 
     /// Plans the renewal after one that failed at `now`, at most `longest` later.
-    pub(crate) fn renewal_failed(&self, now: Instant, longest: Duration) -> Instant {
+    pub(crate) fn renewal_failed(
+        &self,
+        now: Instant,
+        error: &StoreError,
+        longest: Duration,
+    ) -> Instant {
         let mut state = self.state.lock();
-        let pause = state.backoff.next_pause().min(longest);
+        let pause = state.backoff.after(error).min(longest);
         state.renewal = after(now, pause);
         state.renewal
     }

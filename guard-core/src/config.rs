@@ -105,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) ttl: LeaseTtl,
     /// Whether the store frees a slot at its TTL; otherwise the guard does.
     pub(crate) expires: bool,
+    /// Whether other processes share the store's slots.
+    pub(crate) shared: bool,
     /// How long a lease counts without an answer from the store.
     pub(crate) silence: Duration,
     pub(crate) retry_interval: Duration,
@@ -142,6 +144,7 @@ impl GuardConfig {
         Ok(Settings {
             ttl: LeaseTtl::new(self.lease_ttl, capabilities.max_ttl)?,
             expires: capabilities.expires,
+            shared: capabilities.shared,
             silence: capabilities.silence,
             retry_interval: self.retry_interval,
             prefix: KeyPrefix::new(&self.key_prefix)?,

@@ -1,5 +1,6 @@
 //! What a guard, its entries and its leases share.
 
+use std::process;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -9,20 +10,24 @@ use crate::clock::Clock;
 use crate::config::{GuardConfig, Settings};
 use crate::error::{ConfigError, StoreError};
 use crate::gate::Gates;
-use crate::keeper::{Doubt, Keeper};
+use crate::keeper::{self, Doubt, Keeper};
+use crate::lane::Common;
 use crate::observer::{GuardObserver, OutageEvent};
 use crate::outage::Outages;
+use crate::shield::Shielded;
 use crate::slot::SlotName;
 use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
-use crate::ttl::after;
+use crate::ttl::{Budget, after};
 use crate::waker::LookTerms;
 
 /// The shared part of a guard. It lives as long as the guard or one of its leases does. On cache lines of its own:
 /// each lease counts its handles, beside what all threads read.
 #[repr(align(128))]
 pub(crate) struct Engine<S: LeaseStore> {
-    pub(crate) store: Arc<S>,
+    pub(crate) store: Arc<Shielded<S>>,
+    /// The process that the guard was made in.
+    process: u32,
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) look_terms: Arc<LookTerms>,
@@ -30,27 +35,28 @@ pub(crate) struct Engine<S: LeaseStore> {
     pub(crate) outages: Outages,
     pub(crate) keeper: Keeper,
     pub(crate) callbacks: Callbacks,
+    pub(crate) observing: Callbacks,
 }
 
 impl<S: LeaseStore> Engine<S> {
     pub(crate) fn new(store: S, config: &GuardConfig) -> Result<Self, ConfigError> {
+        let store = Arc::new(Shielded(store));
         let settings = Arc::new(config.settings(&store.capabilities())?);
         let gates = Arc::new(Gates::default());
-        let store = Arc::new(store);
         let clock = Arc::clone(&config.clock);
-        let callbacks = Callbacks::default();
+        let observing = Callbacks::of_observer();
         if settings.observer.0.is_some() {
-            callbacks
+            observing
                 .start()
-                .map_err(|source| ConfigError::thread(Callbacks::THREAD_NAME, source))?;
+                .map_err(|source| ConfigError::thread(observing.thread_name(), source))?;
         }
-        let keeper = Keeper::start(
-            Arc::clone(&store) as Arc<dyn LeaseStore>,
-            Arc::clone(&clock),
-            Arc::clone(&settings),
-            Arc::clone(&gates),
-        )
-        .map_err(|source| ConfigError::thread(Keeper::THREAD_NAME, source))?;
+        let keeper = Keeper::start(Common {
+            store: Arc::clone(&store) as Arc<dyn LeaseStore>,
+            clock: Arc::clone(&clock),
+            settings: Arc::clone(&settings),
+            gates: Arc::clone(&gates),
+        })
+        .map_err(|source| ConfigError::thread(keeper::THREAD_NAME, source))?;
         let look_terms = Arc::new(LookTerms {
             clock: Arc::clone(&clock),
             ttl: settings.ttl,
@@ -58,13 +64,15 @@ impl<S: LeaseStore> Engine<S> {
         });
         Ok(Self {
             store,
+            process: process::id(),
             settings,
             clock,
             look_terms,
             gates,
             outages: Outages::default(),
             keeper,
-            callbacks,
+            callbacks: Callbacks::of_leases(),
+            observing,
         })
     }
 
@@ -74,7 +82,7 @@ impl<S: LeaseStore> Engine<S> {
         event: impl FnOnce() -> E,
         tell: fn(&dyn GuardObserver, &E),
     ) {
-        self.settings.observer.tell(&self.callbacks, event, tell);
+        self.settings.observer.tell(&self.observing, event, tell);
     }
 
     /// Notes that a node of the store has answered: its outage is over, if there was one.
@@ -94,26 +102,50 @@ impl<S: LeaseStore> Engine<S> {
     }
 
     pub(crate) fn new_token(&self) -> LeaseToken {
-        LeaseToken::generate(&self.settings.owner)
+        if self.settings.shared {
+            LeaseToken::generate(&self.settings.owner)
+        } else {
+            LeaseToken::generate_within_process(&self.settings.owner)
+        }
+    }
+
+    /// The budget of an operation that begins now.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::by(&*self.clock, self.settings.operation_timeout)
     }
 
     /// Frees `slot` of `token` in the background, for as long as the token might hold it.
     pub(crate) fn release_later(&self, slot: &SlotName, token: LeaseToken, doubt: Doubt) {
-        self.keeper.release_later(slot, token, doubt);
+        let lane = self.keeper.lane(self.store.node(slot));
+        lane.release_later(slot, token, doubt);
+    }
+
+    /// Whether this is a copy that a forked child got, of a guard whose slots and connections are its parent's.
+    /// It has none of the guard's threads, and a lock may be held by one of them for ever: so it must touch
+    /// nothing of the guard. A store that no other process shares is the child's own copy.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.settings.shared && self.process != process::id()
     }
 }
 
 impl<S: LeaseStore> Drop for Engine<S> {
     /// Ends the guard's threads: waits for the releases under way at most the grace, and not at all on
-    /// one of these threads.
+    /// one of these threads. In a forked child they do not exist, and what the guard had open is its parent's: there
+    /// it is left as it is.
     fn drop(&mut self) {
-        let deadline = after(Instant::now(), self.settings.shutdown_grace);
-        let workers = [self.keeper.stop(deadline), self.callbacks.stop()];
-        let here = thread::current().id();
-        if workers.iter().flatten().any(|worker| worker.id() == here) {
+        if self.process != process::id() {
+            std::mem::forget(Arc::clone(&self.store));
             return;
         }
-        for worker in workers.into_iter().flatten() {
+        let deadline = after(Instant::now(), self.settings.shutdown_grace);
+        let mut workers = self.keeper.stop(deadline);
+        workers.extend(self.callbacks.stop());
+        workers.extend(self.observing.stop());
+        let here = thread::current().id();
+        if workers.iter().any(|worker| worker.id() == here) {
+            return;
+        }
+        for worker in workers {
             worker.finish_by(deadline);
         }
     }

@@ -20,12 +20,15 @@ use crate::ttl::{Budget, after};
 use crate::wait::{Wait, earlier, pause_until};
 use crate::waiter::{Begun, Grant, Paused, Verdict, Waiter};
 use crate::waker::Waker;
+use crate::wards::Ward as _;
 
 /// How often at least a watched slot is looked at: the net under wake-ups that did not come.
 const WATCHED_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two looks that a wake-up caused and that found the slot held. Also how long
 /// an entry that expects to be handed the slot waits before it looks.
 const LOOK_SPACING: Duration = Duration::from_millis(20);
+/// Two looks that tell a holder's expiry this much apart saw the same lease, without a renewal in between.
+const SAME_EXPIRY: Duration = Duration::from_millis(5);
 /// Added to the holder's remaining TTL, so that the look comes after the expiry and not just before it.
 const PAST_EXPIRY: Duration = Duration::from_millis(1);
 
@@ -35,33 +38,40 @@ pub(crate) fn enter<S: LeaseStore>(
     slot: &SlotName,
     wait: Wait<'_>,
 ) -> Result<SandboxLease, GuardError> {
-    let started = Instant::now();
-    let outcome = enter_from(engine, slot, wait, started);
-    log(engine, slot, started, &outcome);
+    if engine.is_inherited() {
+        return Err(GuardError::Forked {
+            slot: slot.to_string(),
+        });
+    }
+    let budget = engine.budget();
+    let outcome = enter_from(engine, slot, wait, budget);
+    log(engine, slot, budget.started(), &outcome);
     outcome
 }
 
+/// Enters with the budget of the first attempt, from which the entry counts.
 fn enter_from<S: LeaseStore>(
     engine: &Arc<Engine<S>>,
     slot: &SlotName,
     wait: Wait<'_>,
-    started: Instant,
+    budget: Budget,
 ) -> Result<SandboxLease, GuardError> {
+    let started = budget.started();
     let node = engine.store.node(slot);
     let token = engine.new_token();
     // Interrupts come first: one that is pending is taken before a free slot is touched.
     let ahead = if is_pending(wait.interrupt()) {
         None
     } else {
-        engine.gates.go_ahead(slot, node)
+        engine.gates.go_ahead(slot, node, &token)
     };
     let mut attempts = Attempts::default();
     if ahead.is_some() {
         // Most slots are free: this attempt needs nobody who could wait. An interrupt that comes meanwhile
         // stays pending, and is taken if the entry has to wait.
-        let answer = ask(engine, slot, &token, started);
+        let answer = ask(engine, slot, &token, budget);
         if let Ok(Acquired::Granted { fencing }) = answer.result {
-            let grant = make_grant(engine, token.clone(), fencing, answer.sent, false);
+            let grant = make_grant(engine, token.clone(), fencing, budget, false);
             if grant.at < grant.deadline {
                 engine.answered(node);
                 return Ok(take(engine, slot, node, ahead, grant));
@@ -101,25 +111,20 @@ fn enter_from<S: LeaseStore>(
 
 /// What an attempt came to.
 struct Answer {
-    /// When it was made: the real time, and that of the guard's clock.
-    asked: Instant,
-    sent: Instant,
+    budget: Budget,
     result: Result<Acquired, StoreError>,
 }
 
-/// Asks the store for the slot at `now`.
+/// Asks the store for the slot.
 fn ask<S: LeaseStore>(
     engine: &Engine<S>,
     slot: &SlotName,
     token: &LeaseToken,
-    now: Instant,
+    budget: Budget,
 ) -> Answer {
-    let budget = Budget::starting(now, engine.settings.operation_timeout);
-    let sent = engine.clock.given(now);
     let ttl = engine.settings.ttl;
     Answer {
-        asked: now,
-        sent,
+        budget,
         result: engine.store.acquire(slot, token, ttl, budget),
     }
 }
@@ -128,15 +133,15 @@ fn make_grant<S: LeaseStore>(
     engine: &Engine<S>,
     token: LeaseToken,
     fencing: Option<FencingToken>,
-    sent: Instant,
+    budget: Budget,
     contested: bool,
 ) -> Grant {
     Grant {
         token,
         fencing,
-        sent,
+        sent: budget.sent(),
         at: engine.clock.now(),
-        deadline: after(sent, engine.settings.ttl.validity()),
+        deadline: engine.settings.ttl.deadline(budget),
         row: Row::begin(contested),
     }
 }
@@ -153,7 +158,9 @@ fn take<S: LeaseStore>(
     let lease = HeldLease::start(engine, slot.clone(), node, grant);
     if let Some(place) = place {
         let ward: Weak<HeldLease<S>> = Arc::downgrade(&lease);
-        place.enter(token, Some(ward), at);
+        if place.enter(token, Some(ward), at) {
+            lease.end_by_force();
+        }
     }
     SandboxLease::new(lease)
 }
@@ -206,12 +213,13 @@ struct Attempts {
     answer: Option<Answer>,
     backoff: Backoff,
     watch: Option<Watch>,
-    /// When the last attempt was made, until the entry pauses after it.
-    asked: Option<Instant>,
+    /// The budget of the last attempt, until the entry pauses after it.
+    budget: Option<Budget>,
+    /// Since when all attempts of the entry have failed.
+    failing_since: Option<Instant>,
     /// Whether a wake-up caused the next look.
     woken: bool,
-    /// When a look that a wake-up caused last found the slot held.
-    woken_in_vain: Option<Instant>,
+    in_vain: InVain,
     /// Whether another process was seen to hold the slot.
     contested: bool,
     /// Whether the slot was found held, and the wait for it was told.
@@ -236,14 +244,19 @@ impl<S: LeaseStore> Entry<'_, S> {
         let verdict = self.attempt_until_decided(&mut attempts);
         if let Some(watch) = attempts.watch {
             // The attempt that brought the verdict may have taken long: both share one operation's time.
-            let start = attempts.asked.unwrap_or_else(Instant::now);
-            let timeout = self.engine.settings.operation_timeout;
-            watch.end(Budget::starting(start, timeout));
+            watch.end(attempts.budget.unwrap_or_else(|| self.engine.budget()));
         }
         verdict
     }
 
     fn attempt_until_decided(&self, attempts: &mut Attempts) -> Verdict {
+        // An entry that was interrupted before, or found the guard closed, asks the store nothing; but an answer
+        // that is there already may be a grant.
+        if attempts.answer.is_none()
+            && let Some(verdict) = self.waiter.verdict()
+        {
+            return verdict;
+        }
         if self.waiter.expects_hand_over() {
             attempts.woken = self.waiter.pause(pause_until(LOOK_SPACING, self.deadline));
             if let Some(verdict) = self.waiter.verdict() {
@@ -265,29 +278,24 @@ impl<S: LeaseStore> Entry<'_, S> {
             if self.is_late() {
                 return self.waiter.conclude(if_late);
             }
-            attempts.asked = None;
+            attempts.budget = None;
             let until = pause_until(pause, self.deadline);
             // A holder may change its slot often: this bounds what looks in vain cost the store.
-            let spaced = attempts
-                .woken_in_vain
-                .map(|in_vain| after(in_vain, LOOK_SPACING));
+            let longest = self.engine.settings.retry_interval.max(LOOK_SPACING);
+            let spaced = attempts.in_vain.next_look(longest);
             if invites {
                 let invited = spaced.unwrap_or_else(Instant::now);
                 match self.waiter.pause_for_look(until, invited) {
                     Paused::Over => attempts.woken = false,
                     Paused::Woken => attempts.woken = true,
-                    Paused::Looked(Begun { asked, sent, look }) => {
+                    Paused::Looked(Begun { budget, look }) => {
                         attempts.woken = true;
-                        attempts.answer = look.end().map(|result| Answer {
-                            asked,
-                            sent,
-                            result,
-                        });
+                        attempts.answer = look.end().map(|result| Answer { budget, result });
                         if attempts.answer.is_some() {
                             continue;
                         }
                         // It may have taken long: whether there is time for another one is asked first.
-                        attempts.asked = Some(asked);
+                        attempts.budget = Some(budget);
                         if self.is_late() {
                             return self.waiter.conclude(Verdict::TimedOut);
                         }
@@ -309,22 +317,21 @@ impl<S: LeaseStore> Entry<'_, S> {
 
     fn attempt_once(&self, attempts: &mut Attempts) -> Next {
         let engine = self.engine;
+        // A token that was ended by force is spent, whatever may still come of it.
+        if attempts.answer.is_none() && self.waiter.is_revoked() {
+            self.change_token();
+        }
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
-        let Answer {
-            asked,
-            sent,
-            result,
-        } = attempts
+        let Answer { budget, result } = attempts
             .answer
             .take()
-            .unwrap_or_else(|| ask(engine, self.slot, &token, Instant::now()));
-        attempts.asked = Some(asked);
+            .unwrap_or_else(|| ask(engine, self.slot, &token, engine.budget()));
+        attempts.budget = Some(budget);
         match result {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
-                let grant = make_grant(engine, token, fencing, sent, attempts.contested);
-                let budget = Budget::starting(asked, engine.settings.operation_timeout);
+                let grant = make_grant(engine, token, fencing, budget, attempts.contested);
                 self.granted(attempts, grant, budget)
             }
             Ok(Acquired::Held { remaining }) => {
@@ -336,24 +343,25 @@ impl<S: LeaseStore> Entry<'_, S> {
                 if error.is_unknown() {
                     self.waiter.doubt();
                 }
-                self.failed(attempts, error)
+                self.failed(attempts, error, budget.started())
             }
         }
     }
 
     fn granted(&self, attempts: &mut Attempts, grant: Grant, budget: Budget) -> Next {
         let engine = self.engine;
-        if grant.at >= grant.deadline {
-            // A released token is spent: the entry goes on with another one.
-            if self.waiter.replace_token(engine.new_token()) {
+        let late = grant.at >= grant.deadline;
+        // A released token is spent: the entry goes on with another one.
+        if (late || self.waiter.is_revoked()) && self.change_token() {
+            if late {
                 log::warn!(
                     target: crate::LOG_TARGET,
                     "sandbox slot {:?}: a grant took longer than the TTL of {:?} and does not count",
                     self.slot, engine.settings.ttl.get()
                 );
-                self.give_back(&grant.token, budget);
-                return Next::Pause(attempts.backoff.next_pause());
             }
+            self.give_back(&grant.token, budget);
+            return Next::Pause(attempts.backoff.next_pause());
         }
         let token = grant.token.clone();
         let verdict = self.waiter.conclude(Verdict::Granted(grant));
@@ -368,8 +376,8 @@ impl<S: LeaseStore> Entry<'_, S> {
         if !std::mem::replace(&mut attempts.waiting, true) && !self.is_late() {
             self.log_wait("it is held");
         }
-        attempts.woken_in_vain = attempts.woken.then(Instant::now);
-        if attempts.watch.is_none() && !self.is_late() {
+        attempts.in_vain.found_held(attempts.woken, remaining);
+        if attempts.watch.is_none() && !self.is_late() && self.waiter.verdict().is_none() {
             attempts.watch = self.watch();
             if attempts.watch.as_ref().is_some_and(Watch::is_healthy) {
                 // What happened between the look and the watch has to be looked for.
@@ -396,14 +404,16 @@ impl<S: LeaseStore> Entry<'_, S> {
         self.engine.store.watch(self.slot, &waker)
     }
 
-    fn failed(&self, attempts: &mut Attempts, error: StoreError) -> Next {
+    /// An attempt that began at `began` has failed.
+    fn failed(&self, attempts: &mut Attempts, error: StoreError, began: Instant) -> Next {
         let engine = self.engine;
         if !error.is_transient() {
             self.answered(attempts);
             return Next::End(Verdict::Failed(error));
         }
-        let failing_for = engine.outages.failed(self.node, Instant::now());
-        if failing_for.is_none() {
+        let (tolerance, now) = (engine.settings.outage_tolerance, Instant::now());
+        let (node_fails_for, is_first) = engine.outages.failed(self.node, began, now, tolerance);
+        if is_first {
             log::warn!(target: crate::LOG_TARGET, "the store begins to fail: {error}");
             let event = || OutageEvent {
                 lasted: Duration::ZERO,
@@ -411,9 +421,14 @@ impl<S: LeaseStore> Entry<'_, S> {
             };
             engine.tell(event, |observer, event| observer.on_outage(event));
         }
-        let failing_for = failing_for.unwrap_or_default();
-        if failing_for >= engine.settings.outage_tolerance {
+        if node_fails_for >= tolerance {
             engine.gates.fail_node(self.node, &error);
+            return Next::End(Verdict::Failed(error));
+        }
+        // Others may be answered, over connections that they have, while this entry gets none.
+        let since = *attempts.failing_since.get_or_insert(began);
+        let failing_for = now.saturating_duration_since(since).max(node_fails_for);
+        if failing_for >= tolerance {
             return Next::End(Verdict::Failed(error));
         }
         log::debug!(
@@ -421,12 +436,31 @@ impl<S: LeaseStore> Entry<'_, S> {
             "sandbox slot {:?}: an attempt failed, the store has been failing for {failing_for:?}: {error}",
             self.slot
         );
-        Next::Retry(error, attempts.backoff.next_pause())
+        let pause = attempts.backoff.next_pause();
+        Next::Retry(error, pause.min(tolerance - failing_for))
     }
 
     fn answered(&self, attempts: &mut Attempts) {
         attempts.backoff = Backoff::default();
+        attempts.failing_since = None;
         self.engine.answered(self.node);
+    }
+
+    /// Lets the undecided entry go on with another token, and makes sure of the end of the one before. Answers
+    /// whether it does.
+    fn change_token(&self) -> bool {
+        let spent = self.waiter.token();
+        let in_doubt = self.is_in_doubt(&spent);
+        let changed = self.waiter.replace_token(self.engine.new_token());
+        if changed && in_doubt {
+            self.engine.release_later(self.slot, spent, Doubt::UnderWay);
+        }
+        changed
+    }
+
+    /// Whether a command may still put the entry's token into the slot.
+    fn is_in_doubt(&self, token: &LeaseToken) -> bool {
+        self.waiter.in_doubt() || self.engine.store.in_doubt(token)
     }
 
     /// Gives back a grant that nobody takes, within what is left of the operation that brought it.
@@ -445,7 +479,7 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn finish(&self, verdict: Verdict, place: Place<'_>) -> Result<SandboxLease, GuardError> {
         if !matches!(verdict, Verdict::Granted(_)) {
             let token = self.waiter.token();
-            if self.waiter.in_doubt() || self.engine.store.in_doubt(&token) {
+            if self.is_in_doubt(&token) {
                 self.engine.release_later(self.slot, token, Doubt::UnderWay);
             }
         }
@@ -476,5 +510,42 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
+/// Looks that a wake-up caused and that found the slot held.
+#[derive(Default)]
+struct InVain {
+    last: Option<Instant>,
+    /// When the holder's lease ends, as the last look told it.
+    expiry: Option<Instant>,
+    /// How many of them in a row found the slot as it was before: nobody has changed it.
+    unchanged: u32,
+}
+
+impl InVain {
+    /// Notes a look that found the slot held for `remaining`.
+    fn found_held(&mut self, woken: bool, remaining: Option<Duration>) {
+        let now = Instant::now();
+        let expiry = remaining.and_then(|remaining| now.checked_add(remaining));
+        let apart = match (self.expiry, expiry) {
+            (Some(before), Some(expiry)) => expiry.saturating_duration_since(before),
+            (None, None) => Duration::ZERO,
+            _ => Duration::MAX,
+        };
+        self.unchanged = if woken && apart < SAME_EXPIRY {
+            self.unchanged.saturating_add(1)
+        } else {
+            0
+        };
+        self.expiry = expiry;
+        self.last = woken.then_some(now);
+    }
+
+    /// The earliest time of a look that the next wake-up causes: later and later, up to `longest`, while
+    /// wake-ups come without a change.
+    fn next_look(&self, longest: Duration) -> Option<Instant> {
+        let spacing = LOOK_SPACING.saturating_mul(1 << self.unchanged.saturating_sub(1).min(10));
+        self.last.map(|last| after(last, spacing.min(longest)))
     }
 }

@@ -59,6 +59,15 @@ pub enum GuardError {
         slot: String,
     },
 
+    /// The guard was made before this process was forked from another one, and belongs to that one.
+    #[error(
+        "the guard of sandbox slot {slot:?} was made before this process was forked: build a new one here"
+    )]
+    Forked {
+        /// The slot.
+        slot: String,
+    },
+
     /// A thread of the guard could not be started.
     #[error("cannot start the guard's thread {name:?}")]
     Thread {

@@ -46,13 +46,20 @@ struct Shard {
 #[derive(Debug)]
 struct Gate {
     node: NodeId,
-    /// Whether an entry that found nobody here is at its first attempt. It comes before the queue.
-    attempted: bool,
+    /// The first attempt of an entry that found nobody here. It comes before the queue.
+    attempt: Option<Attempt>,
     queue: VecDeque<Arc<Waiter>>,
     /// Since when entries followed each other without leaving the slot to other processes.
     kept_since: Option<Instant>,
     /// The lease of this process that holds the slot, as far as is known here.
     holder: Option<Holding>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    token: LeaseToken,
+    /// Whether the token was ended by force meanwhile.
+    revoked: bool,
 }
 
 #[derive(Debug)]
@@ -96,7 +103,12 @@ impl Gates {
 
     /// Lets an entry that finds nobody make its first attempt without queueing, until the answer is dropped;
     /// `None` if somebody is there, or the guard is closed.
-    pub(crate) fn go_ahead<'a>(&'a self, slot: &'a SlotName, node: NodeId) -> Option<Place<'a>> {
+    pub(crate) fn go_ahead<'a>(
+        &'a self,
+        slot: &'a SlotName,
+        node: NodeId,
+        token: &LeaseToken,
+    ) -> Option<Place<'a>> {
         let mut shard = self.shard(slot).lock();
         if shard.closed {
             return None;
@@ -105,7 +117,10 @@ impl Gates {
             return None;
         };
         let mut gate = Gate::new(node);
-        gate.attempted = true;
+        gate.attempt = Some(Attempt {
+            token: token.clone(),
+            revoked: false,
+        });
         vacant.insert(gate);
         Some(Place {
             gates: self,
@@ -128,7 +143,7 @@ impl Gates {
         }
         let gate = shard.gates.entry(slot.clone());
         let gate = gate.or_insert_with(|| Gate::new(node));
-        if gate.queue.is_empty() && !gate.attempted {
+        if gate.queue.is_empty() && gate.attempt.is_none() {
             waiter.move_to_front(false);
         }
         gate.queue.push_back(Arc::clone(waiter));
@@ -147,20 +162,31 @@ impl Gates {
             waiter.decide(Verdict::Closed);
         }
         if let Some(gate) = shard.gates.get_mut(slot) {
-            gate.attempted = false;
+            if let Some(Attempt { token, .. }) = gate.attempt.take().filter(|a| a.revoked) {
+                waiter.revoke(&token);
+            }
             waiter.move_to_front(false);
             gate.queue.push_front(Arc::clone(waiter));
             self.queued.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    fn leave(&self, slot: &SlotName, waiter: Option<&Arc<Waiter>>, entered: Option<Holding>) {
+    /// Answers whether the entry's token was ended by force.
+    fn leave(
+        &self,
+        slot: &SlotName,
+        waiter: Option<&Arc<Waiter>>,
+        entered: Option<Holding>,
+    ) -> bool {
         let mut shard = self.shard(slot).lock();
         let Some(gate) = shard.gates.get_mut(slot) else {
-            return;
+            return false;
         };
-        let was_first = match waiter {
-            None => std::mem::take(&mut gate.attempted),
+        let (was_first, revoked) = match waiter {
+            None => {
+                let attempt = gate.attempt.take();
+                (attempt.is_some(), attempt.is_some_and(|a| a.revoked))
+            }
             Some(waiter) => {
                 let front = gate.queue.front();
                 let was_front = front.is_some_and(|front| Arc::ptr_eq(front, waiter));
@@ -168,7 +194,7 @@ impl Gates {
                 gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
                 self.queued
                     .fetch_sub(before - gate.queue.len(), Ordering::SeqCst);
-                was_front
+                (was_front, waiter.is_revoked())
             }
         };
         if was_first && let Some(next) = gate.queue.front() {
@@ -180,6 +206,7 @@ impl Gates {
         if gate.is_idle() {
             shard.gates.remove(slot);
         }
+        revoked
     }
 
     /// Whether a lease of this process holds the slot, as far as is known here.
@@ -271,12 +298,19 @@ impl Gates {
         }
     }
 
-    /// The lease of this process that holds the slot with `token`, once its entry has made it.
-    pub(crate) fn lease(&self, slot: &SlotName, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
-        let shard = self.shard(slot).lock();
-        let holding = shard.gates.get(slot)?.holder.as_ref()?;
-        let lease = (holding.token == *token).then_some(holding.lease.as_ref()?)?;
-        lease.upgrade()
+    /// Notes that `token` is about to be ended by force: an entry under way that goes by it makes no lease of
+    /// it, or one that is lost. Answers the lease that was made of it already.
+    pub(crate) fn revoke(&self, slot: &SlotName, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
+        let mut shard = self.shard(slot).lock();
+        let gate = shard.gates.get_mut(slot)?;
+        if let Some(attempt) = gate.attempt.as_mut().filter(|a| a.token == *token) {
+            attempt.revoked = true;
+        }
+        for waiter in &gate.queue {
+            waiter.revoke(token);
+        }
+        let holding = gate.holder.as_ref().filter(|h| h.token == *token)?;
+        holding.lease.as_ref()?.upgrade()
     }
 
     /// The leases that have been held for `age` at `now`, by the guard's clock; each is told once.
@@ -331,7 +365,7 @@ impl Gate {
     const fn new(node: NodeId) -> Self {
         Self {
             node,
-            attempted: false,
+            attempt: None,
             queue: VecDeque::new(),
             kept_since: None,
             holder: None,
@@ -339,7 +373,7 @@ impl Gate {
     }
 
     fn is_idle(&self) -> bool {
-        !self.attempted && self.queue.is_empty() && self.holder.is_none()
+        self.attempt.is_none() && self.queue.is_empty() && self.holder.is_none()
     }
 }
 
@@ -370,11 +404,17 @@ impl<'a> Place<'a> {
     }
 
     /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
-    /// over.
-    pub(crate) fn enter(self, token: LeaseToken, lease: Option<Weak<dyn Ward>>, now: Instant) {
+    /// over. Answers whether the lease was ended by force meanwhile.
+    pub(crate) fn enter(
+        self,
+        token: LeaseToken,
+        lease: Option<Weak<dyn Ward>>,
+        now: Instant,
+    ) -> bool {
         let entered = Some(Holding::new(token, lease, now));
-        self.gates.leave(self.slot, self.waiter, entered);
+        let revoked = self.gates.leave(self.slot, self.waiter, entered);
         std::mem::forget(self);
+        revoked
     }
 }
 
@@ -448,8 +488,8 @@ mod tests {
     fn who_comes_during_a_first_attempt_waits_behind_it() {
         let (gates, slot) = (Gates::default(), slot());
         let [ahead, behind] = [(); 2].map(|()| waiter());
-        let mut first = gates.go_ahead(&slot, NodeId(0)).unwrap();
-        assert!(gates.go_ahead(&slot, NodeId(0)).is_none());
+        let mut first = gates.go_ahead(&slot, NodeId(0), &ahead.token()).unwrap();
+        assert!(gates.go_ahead(&slot, NodeId(0), &ahead.token()).is_none());
         let second = gates.join(&slot, NodeId(0), &behind);
         assert!(!in_front(&behind));
         first.fall_in(&ahead);
@@ -458,17 +498,17 @@ mod tests {
         assert!(in_front(&behind) && !behind.expects_hand_over());
         drop(second);
         assert!(gates.len() == 0);
-        let first = gates.go_ahead(&slot, NodeId(0)).unwrap();
+        let first = gates.go_ahead(&slot, NodeId(0), &ahead.token()).unwrap();
         let other = waiter();
         let second = gates.join(&slot, NodeId(0), &other);
         first.enter(ahead.token(), None, Instant::now());
         assert!(in_front(&other) && other.expects_hand_over());
         drop(second);
         gates.freed(&slot, &ahead.token(), Follow::AtOnce);
-        drop(gates.go_ahead(&slot, NodeId(0)));
+        drop(gates.go_ahead(&slot, NodeId(0), &ahead.token()));
         assert!(gates.len() == 0);
         gates.close();
-        assert!(gates.go_ahead(&slot, NodeId(0)).is_none());
+        assert!(gates.go_ahead(&slot, NodeId(0), &ahead.token()).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod closing;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use crate::callbacks::{Callback, Callbacks, discard};
+use crate::callbacks::{Callback, discard};
 use crate::care::Care;
 use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
@@ -120,14 +120,16 @@ impl<S: LeaseStore> HeldLease<S> {
 
     /// Puts the lease into the keeper's care, once.
     fn enrol(self: &Arc<Self>, due: Instant) {
-        self.care().enrol(|| {
-            let lease: Weak<Self> = Arc::downgrade(self);
-            self.engine.keeper.enrol(lease, due)
-        });
+        let lease: Weak<Self> = Arc::downgrade(self);
+        let lane = || self.engine.keeper.lane(self.node);
+        self.care().enrol(lane, lease, due);
     }
 
     /// The local deadline if the lease is held; an expiry is noticed here.
     fn deadline(&self) -> Option<Instant> {
+        if self.engine.is_inherited() {
+            return None;
+        }
         let now = self.engine.clock.now();
         let silence = self.engine.settings.silence;
         let (why, callbacks) = {
@@ -146,9 +148,9 @@ impl<S: LeaseStore> HeldLease<S> {
         None
     }
 
-    /// Moves the deadline after a renewal that was sent at `sent`. Answers whether the lease is held.
-    fn prolong(&self, sent: Instant) -> bool {
-        self.confirm(sent, after(sent, self.engine.settings.ttl.validity()))
+    /// Moves the deadline after a renewal. Answers whether the lease is held.
+    fn prolong(&self, renewal: Budget) -> bool {
+        self.confirm(renewal.sent(), self.engine.settings.ttl.deadline(renewal))
     }
 
     /// Notes that the store has confirmed the lease, and moves the deadline to `until` if that is later. Answers
@@ -228,26 +230,33 @@ impl State {
 
 impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     fn close(&self) -> CloseOutcome {
-        let (real, callbacks) = {
+        if self.engine.is_inherited() {
+            return CloseOutcome::AlreadyGone;
+        }
+        // Most leases are closed and then dropped: that costs no look at the clock.
+        if matches!(self.state.lock().phase, Phase::Closed { .. }) {
+            return CloseOutcome::AlreadyClosed;
+        }
+        let budget = self.engine.budget();
+        let callbacks = {
             let mut state = self.state.lock();
             let lost = match state.phase {
-                // Most leases are closed and then dropped: that costs no look at the clock.
                 Phase::Closed { .. } => return CloseOutcome::AlreadyClosed,
                 Phase::Held { .. } => None,
                 Phase::Lost { at } => Some(at),
             };
-            let real = Instant::now();
-            let at = lost.unwrap_or_else(|| self.engine.clock.given(real));
-            let reported = lost.is_some();
-            state.phase = Phase::Closed { at, reported };
-            (real, std::mem::take(&mut state.on_lost))
+            state.phase = Phase::Closed {
+                at: lost.unwrap_or(budget.sent()),
+                reported: lost.is_some(),
+            };
+            std::mem::take(&mut state.on_lost)
         };
-        discard(callbacks);
         // Care that begins later finds the lease closed.
-        if let Some(number) = self.care.get().and_then(|care| care.end()) {
-            self.engine.keeper.dismiss(number);
-        }
-        let outcome = self.give_up_slot(real);
+        let watch = self.care.get().and_then(|care| care.end());
+        let outcome = self.give_up_slot(budget);
+        // What callbacks captured is the user's, and may wait for somebody who waits for the slot.
+        discard(callbacks);
+        drop(watch);
         log::debug!(
             target: crate::LOG_TARGET,
             "sandbox slot {:?} closed by {:?}: held for {:?}, {outcome:?}",
@@ -278,13 +287,13 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
             return Err(self.not_held());
         }
         let engine = &self.engine;
-        let budget = Budget::new(engine.settings.operation_timeout);
-        let sent = engine.clock.now();
+        let budget = engine.budget();
         let ttl = engine.settings.ttl;
         let answer = engine.store.renew(&self.slot, &self.token, ttl, budget);
         engine.heard(self.node, &answer);
         match answer {
-            Ok(Renewed::Renewed) if self.prolong(sent) => {
+            Ok(Renewed::Renewed) if self.prolong(budget) => {
+                let sent = budget.sent();
                 engine.gates.renewed(&self.slot, &self.token, sent);
                 Ok(())
             }
@@ -307,6 +316,9 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     }
 
     fn held_for(&self) -> Duration {
+        if self.engine.is_inherited() {
+            return Duration::ZERO;
+        }
         let now = self.engine.clock.now();
         let until = match self.state.lock().phase {
             Phase::Held { .. } => now,
@@ -316,11 +328,16 @@ impl<S: LeaseStore> LeaseBody for HeldLease<S> {
     }
 
     fn on_lost(self: Arc<Self>, callback: Callback) -> Result<(), GuardError> {
+        if self.engine.is_inherited() {
+            return Err(GuardError::Forked {
+                slot: self.slot.to_string(),
+            });
+        }
         self.engine
             .callbacks
             .start()
             .map_err(|source| GuardError::Thread {
-                name: Callbacks::THREAD_NAME.to_owned(),
+                name: self.engine.callbacks.thread_name().to_owned(),
                 source: Arc::new(source),
             })?;
         let now = self.engine.clock.now();
@@ -383,14 +400,15 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         (self.slot.clone(), self.token.clone())
     }
 
-    fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant {
+    fn renewed(&self, renewal: Budget, answer: Result<Renewed, StoreError>) -> Instant {
+        let sent = renewal.sent();
         let rhythm = Self::rhythm(&self.engine);
         self.engine.heard(self.node, &answer);
         match answer {
             Ok(Renewed::Renewed) => {
                 // Where slots do not expire, a lease that is not renewed is asked for all the same.
                 if self.engine.settings.expires || self.is_renewed() {
-                    self.prolong(sent);
+                    self.prolong(renewal);
                 } else {
                     self.confirm(sent, sent);
                 }
@@ -407,7 +425,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
                     "sandbox slot {:?}: a renewal failed, trying again: {error}", self.slot
                 );
                 self.care()
-                    .renewal_failed(self.engine.clock.now(), rhythm / 2)
+                    .renewal_failed(self.engine.clock.now(), &error, rhythm / 2)
             }
         }
     }
@@ -416,24 +434,37 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         self.lose("it was ended by force");
     }
 
-    fn seen(&self, answer: Result<Option<Holder>, StoreError>) {
+    fn seen(&self, answer: Result<Option<Holder>, StoreError>) -> Instant {
         self.engine.heard(self.node, &answer);
-        match answer {
-            Ok(Some(holder)) if *holder.token() == self.token => {}
-            Ok(_) => self.lose("a look found another token in its slot, or none"),
-            // The slot carries something that is no token, or nobody knows.
-            Err(error) => log::debug!(
-                target: crate::LOG_TARGET,
-                "sandbox slot {:?}: a look after a change failed: {error}", self.slot
-            ),
+        let now = self.engine.clock.now();
+        let Err(error) = &answer else {
+            self.care().looked();
+            if answer.is_ok_and(|holder| holder.is_none_or(|h| *h.token() != self.token)) {
+                self.lose("a look found another token in its slot, or none");
+            }
+            return now;
+        };
+        // Nobody knows.
+        log::debug!(
+            target: crate::LOG_TARGET,
+            "sandbox slot {:?}: a look after a change failed, trying again: {error}", self.slot
+        );
+        self.care().look_failed(now, error)
+    }
+}
+
+impl<S: LeaseStore> Drop for HeldLease<S> {
+    fn drop(&mut self) {
+        if self.engine.is_inherited() {
+            // To drop these would end at the store what is the parent's.
+            std::mem::forget(self.care.take());
+            std::mem::forget(Arc::clone(&self.engine));
         }
     }
 }
 
 impl<S: LeaseStore> Wake for HeldLease<S> {
     fn wake(&self) {
-        if let Some(number) = self.care().want_look() {
-            self.engine.keeper.expedite(number);
-        }
+        self.care().want_look();
     }
 }

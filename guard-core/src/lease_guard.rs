@@ -12,7 +12,6 @@ use crate::key::SandboxIsolationKey;
 use crate::lease::SandboxLease;
 use crate::slot::SlotName;
 use crate::store::{Holder, LeaseStore, Released};
-use crate::ttl::Budget;
 use crate::wait::Wait;
 
 /// How often a forced release looks who holds the slot.
@@ -41,13 +40,22 @@ impl<S: LeaseStore> LeaseGuard<S> {
     /// The store.
     #[must_use]
     pub fn store(&self) -> &S {
-        &self.engine.store
+        &self.engine.store.0
     }
 
     /// The name of `key`'s slot in the store.
     #[must_use]
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
         self.engine.settings.prefix.slot(key)
+    }
+
+    fn check_process(&self, slot: &SlotName) -> Result<(), GuardError> {
+        if self.engine.is_inherited() {
+            return Err(GuardError::Forked {
+                slot: slot.to_string(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -58,28 +66,30 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
 
     fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
         let slot = self.slot(key);
-        let budget = Budget::new(self.engine.settings.operation_timeout);
-        let holder = self.store().holder(&slot, budget);
+        self.check_process(&slot)?;
+        let store = &self.engine.store;
+        let holder = store.holder(&slot, self.engine.budget());
         let holder = holder.map_err(|error| GuardError::store(&slot, error))?;
-        self.engine.answered(self.store().node(&slot));
+        self.engine.answered(store.node(&slot));
         Ok(holder)
     }
 
     fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
         let slot = self.slot(key);
-        let budget = Budget::new(self.engine.settings.operation_timeout);
+        self.check_process(&slot)?;
+        let (store, budget) = (&self.engine.store, self.engine.budget());
         let failed = |error| GuardError::store(&slot, error);
         // A slot that changes hands in between is looked at again; somebody who enters after the last look
         // is not whom the operator meant.
         for _ in 0..FORCED_LOOKS {
-            let Some(holder) = self.store().holder(&slot, budget).map_err(failed)? else {
+            let Some(holder) = store.holder(&slot, budget).map_err(failed)? else {
                 return Ok(None);
             };
-            // Before the slot is free: whoever enters then takes the lease's place in the gate.
-            let ours = self.engine.gates.lease(&slot, holder.token());
-            let released = self.store().release(&slot, holder.token(), budget);
+            // Before the slot is free: an entry that goes by the token must know by then.
+            let ours = self.engine.gates.revoke(&slot, holder.token());
+            let released = store.release(&slot, holder.token(), budget);
             if released.map_err(failed)? == Released::Released {
-                match ours.or_else(|| self.engine.gates.lease(&slot, holder.token())) {
+                match ours {
                     Some(lease) => lease.end_by_force(),
                     None => log::warn!(
                         target: crate::LOG_TARGET,
@@ -94,7 +104,9 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
     }
 
     fn close(&self) {
-        self.engine.gates.close();
+        if !self.engine.is_inherited() {
+            self.engine.gates.close();
+        }
     }
 }
 

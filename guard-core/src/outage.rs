@@ -6,27 +6,65 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::backoff;
 use crate::store::NodeId;
 
-/// One outage clock a node: it starts at the first transient failure and ends at the first answer.
+/// One outage clock a node: it starts with the first attempt that fails and ends at the first answer. It stands
+/// still while nobody asks: silence is no failure.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    /// Whether `since` holds anything: spares the healthy path the lock. It is changed under that lock.
+    /// Whether `under_way` holds anything: spares the healthy path the lock. It is changed under that lock.
     any: AtomicBool,
-    /// Protects the starts of the outages under way.
-    since: Mutex<HashMap<NodeId, Instant>>,
+    /// Protects the outages under way.
+    under_way: Mutex<HashMap<NodeId, Outage>>,
 }
 
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// For how long attempts have failed, the pauses between them included.
+    failing_for: Duration,
+    last: Instant,
+}
+
+/// Who goes on trying does so after at most this time.
+const LONGEST_PAUSE: Duration = backoff::LONGEST.saturating_add(Duration::from_millis(200));
+
 impl Outages {
-    /// Notes a transient failure; answers how long the node has been failing, `None` if this is the first.
-    pub(crate) fn failed(&self, node: NodeId, now: Instant) -> Option<Duration> {
-        let mut since = self.since.lock();
+    /// Notes an attempt that began at `began` and has failed at `now`; answers how long the node has been failing,
+    /// and whether this is the first failure. What was before a silence of `forgotten` does not count.
+    pub(crate) fn failed(
+        &self,
+        node: NodeId,
+        began: Instant,
+        now: Instant,
+        forgotten: Duration,
+    ) -> (Duration, bool) {
+        let mut under_way = self.under_way.lock();
         self.any.store(true, Ordering::Release);
-        match since.entry(node) {
-            Entry::Occupied(start) => Some(now.saturating_duration_since(*start.get())),
+        match under_way.entry(node) {
+            Entry::Occupied(outage) => {
+                let outage = outage.into_mut();
+                let silence = began.saturating_duration_since(outage.last);
+                if silence > forgotten {
+                    outage.failing_for = Duration::ZERO;
+                }
+                let from = if silence > LONGEST_PAUSE {
+                    began
+                } else {
+                    outage.last
+                };
+                outage.failing_for += now.saturating_duration_since(from);
+                outage.last = now;
+                (outage.failing_for, false)
+            }
             Entry::Vacant(none) => {
-                none.insert(now);
-                None
+                let outage = none.insert(Outage {
+                    since: began,
+                    failing_for: now.saturating_duration_since(began),
+                    last: now,
+                });
+                (outage.failing_for, true)
             }
         }
     }
@@ -36,10 +74,10 @@ impl Outages {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let mut since = self.since.lock();
-        let ended = since.remove(&node);
-        self.any.store(!since.is_empty(), Ordering::Release);
-        ended.map(|start| start.elapsed())
+        let mut under_way = self.under_way.lock();
+        let ended = under_way.remove(&node);
+        self.any.store(!under_way.is_empty(), Ordering::Release);
+        ended.map(|outage| outage.since.elapsed())
     }
 }
 
@@ -47,16 +85,29 @@ impl Outages {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
     fn an_outage_runs_from_the_first_failure_to_the_first_answer_of_its_node() {
         let (outages, start) = (Outages::default(), Instant::now());
-        let second = Duration::from_secs(1);
-        assert_eq!(outages.failed(NodeId(1), start), None);
-        assert_eq!(outages.failed(NodeId(1), start + second), Some(second));
-        assert_eq!(outages.failed(NodeId(2), start + second), None);
+        let failed = |node, at| outages.failed(NodeId(node), at, at, 10 * SECOND);
+        assert_eq!(failed(1, start), (Duration::ZERO, true));
+        assert_eq!(failed(1, start + SECOND), (SECOND, false));
+        assert_eq!(failed(2, start + SECOND), (Duration::ZERO, true));
         assert!(outages.answered(NodeId(1)).is_some());
         assert!(outages.answered(NodeId(1)).is_none());
-        assert_eq!(outages.failed(NodeId(2), start + 2 * second), Some(second));
-        assert_eq!(outages.failed(NodeId(1), start + 2 * second), None);
+        assert_eq!(failed(2, start + 2 * SECOND), (SECOND, false));
+        assert!(failed(1, start + 2 * SECOND).1);
+    }
+
+    #[test]
+    fn silence_is_not_counted_and_a_long_one_begins_anew() {
+        let (outages, start) = (Outages::default(), Instant::now());
+        let failed = |began, now| outages.failed(NodeId(1), began, now, 10 * SECOND);
+        assert_eq!(failed(start, start + 2 * SECOND), (2 * SECOND, true));
+        let later = start + 7 * SECOND;
+        assert_eq!(failed(later, later + SECOND), (3 * SECOND, false));
+        let much_later = later + 12 * SECOND;
+        assert_eq!(failed(much_later, much_later + SECOND), (SECOND, false));
     }
 }

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::error::ConfigError;
+use crate::random;
 
 /// Random characters of a token of ours: 128 bits in lower-case hexadecimal.
 const RANDOM_CHARS: usize = 32;
@@ -69,12 +70,22 @@ enum Text {
 struct Digits([u8; RANDOM_CHARS]);
 
 impl LeaseToken {
-    /// Makes a token that was never made before: 128 random bits, behind the owner's label if there
-    /// is one.
+    /// Makes a token that was never made before, also not by a copy of this process: 128 random bits from the
+    /// operating system, behind the owner's label if there is one.
     #[must_use]
     pub fn generate(owner: &OwnerLabel) -> Self {
+        Self::of(random::from_system(), owner)
+    }
+
+    /// The same, quicker, for a store that no other process shares.
+    pub(crate) fn generate_within_process(owner: &OwnerLabel) -> Self {
+        Self::of(random::within_process(), owner)
+    }
+
+    fn of(bits: u128, owner: &OwnerLabel) -> Self {
         let mut digits = [0_u8; RANDOM_CHARS];
-        for (eight, bits) in digits.chunks_exact_mut(8).zip(rand::random::<[u32; 4]>()) {
+        for (eight, bits) in digits.chunks_exact_mut(8).zip(bits.to_ne_bytes().chunks(4)) {
+            let bits = bits.try_into().map_or(0, u32::from_ne_bytes);
             eight.copy_from_slice(&hexadecimal(bits));
         }
         Self(match &owner.0 {
@@ -115,7 +126,8 @@ impl LeaseToken {
         let text = self.parts().map_or(self.as_str(), |(_, digits)| digits);
         // A foreign token may be short itself: at most a quarter of it is shown.
         let shown = SHOWN_CHARS.min(text.chars().count() / 4);
-        text.chars().take(shown).chain(['…']).collect()
+        let shown = text.chars().take(shown).flat_map(char::escape_debug);
+        shown.chain(['…']).collect()
     }
 
     /// Owner (empty without one) and random part, if this is a token of ours.
@@ -227,6 +239,8 @@ mod tests {
         }
         let uuid = LeaseToken::from_store("123e4567-e89b-12d3-a456-426614174000");
         assert_eq!(uuid.short(), "123e4567…");
+        let forged = LeaseToken::from_store("a\n\u{1b}[2Jb".repeat(4));
+        assert!(!forged.short().contains(char::is_control));
     }
 
     #[test]

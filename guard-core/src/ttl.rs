@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::{Clock, SystemClock};
 use crate::error::ConfigError;
 
 /// The TTL of a lease: whole milliseconds, at least one.
@@ -66,37 +67,53 @@ impl LeaseTtl {
     pub const fn validity(self) -> Duration {
         self.validity
     }
+
+    /// Until when a holder may count on a lease that an operation brings or renews, by the guard's clock.
+    pub(crate) fn deadline(self, operation: Budget) -> Instant {
+        after(operation.sent(), self.validity)
+    }
 }
 
 /// The time that is left for one store operation with everything in it: taking a connection,
-/// connecting, sending, every reply, and a repetition.
+/// connecting, sending, every reply, and a repetition. And the one date of that operation: a lease that it
+/// brings or renews counts from [`sent`](Self::sent), for its holder and for a store that keeps time by the
+/// guard's clock.
 ///
 /// A store asks for [`remaining`](Self::remaining) before each step that can block.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
+    /// By the guard's clock.
+    sent: Instant,
+    /// In real time, like what is left.
     started: Instant,
     time: Duration,
 }
 
 impl Budget {
-    /// A budget of `time` from now on.
+    /// A budget of `time` from now on, for an operation that is sent now by the [`SystemClock`].
     #[must_use]
     pub fn new(time: Duration) -> Self {
-        Self::starting(Instant::now(), time)
+        Self::by(&SystemClock, time)
     }
 
-    /// A budget of `time` from `start` on.
+    /// A budget of `time` from now on, for an operation that is sent now by `clock`.
     #[must_use]
-    pub const fn starting(start: Instant, time: Duration) -> Self {
+    pub fn by(clock: &dyn Clock, time: Duration) -> Self {
         Self {
-            started: start,
+            sent: clock.now(),
+            started: Instant::now(),
             time,
         }
     }
 
-    /// When the operation began: a reading of the system's clock, for stores that need one no later.
+    /// When the operation was sent, by the guard's clock: read once, before anything of it was done.
     #[must_use]
-    pub const fn started(&self) -> Instant {
+    pub const fn sent(&self) -> Instant {
+        self.sent
+    }
+
+    /// The same in real time.
+    pub(crate) const fn started(&self) -> Instant {
         self.started
     }
 

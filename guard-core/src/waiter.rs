@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::row::Row;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::token::{FencingToken, LeaseToken};
+use crate::ttl::Budget;
 use crate::waker::{Look, Wake};
 
 /// How an entry ended. The first verdict stands.
@@ -65,9 +66,7 @@ pub(crate) enum Received {
 /// A look that another thread began on behalf of an entry that pauses, and that the entry ends.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// When: the real time, and that of the guard's clock.
-    pub(crate) asked: Instant,
-    pub(crate) sent: Instant,
+    pub(crate) budget: Budget,
     pub(crate) look: Look,
 }
 
@@ -93,6 +92,8 @@ struct State {
     expects_hand_over: bool,
     /// Whether a command of the token may still take effect.
     doubt: bool,
+    /// Whether the token was ended by force: no lease is to be made by it.
+    revoked: bool,
     woken: bool,
     proxy: Proxy,
     /// When to wake at the latest, if nothing else does.
@@ -128,6 +129,7 @@ impl Waiter {
                 front: false,
                 expects_hand_over: false,
                 doubt: false,
+                revoked: false,
                 woken: false,
                 proxy: Proxy::None,
                 wake_by: None,
@@ -177,14 +179,30 @@ impl Waiter {
         }
         state.token = token;
         state.doubt = false;
+        state.revoked = false;
         true
+    }
+
+    /// Notes that `token` was ended by force, if the entry goes by it, and makes the entry look.
+    pub(crate) fn revoke(&self, token: &LeaseToken) {
+        let mut state = self.state.lock();
+        if state.token == *token {
+            state.revoked = true;
+            state.woken = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether the entry's token was ended by force.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.state.lock().revoked
     }
 
     /// Hands the entry a grant of its token.
     pub(crate) fn receive(&self, grant: Grant) -> Received {
         let mut state = self.state.lock();
         match &state.verdict {
-            None if state.token == grant.token => {
+            None if state.token == grant.token && !state.revoked => {
                 state.verdict = Some(Verdict::Granted(grant));
                 self.changed.notify_one();
                 Received::Taken

@@ -69,8 +69,7 @@ impl Waker {
         let Some(waiter) = waiter.upgrade() else {
             return;
         };
-        let now = Instant::now();
-        let Some(token) = waiter.invites_look(now) else {
+        let Some(token) = waiter.invites_look(Instant::now()) else {
             return waiter.wake();
         };
         // The entry waits for this, whatever happens, a panic included.
@@ -78,13 +77,8 @@ impl Waker {
             waiter: &waiter,
             begun: None,
         };
-        let sent = terms.clock.given(now);
-        let budget = Budget::starting(now, terms.operation_timeout);
-        let begun = |look| Begun {
-            asked: now,
-            sent,
-            look,
-        };
+        let budget = Budget::by(&*terms.clock, terms.operation_timeout);
+        let begun = |look| Begun { budget, look };
         beginning.begun = begin(&token, terms.ttl, budget).map(begun);
     }
 }

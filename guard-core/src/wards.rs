@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::slot::SlotName;
 use crate::store::{Holder, NodeId, Renewed};
 use crate::token::LeaseToken;
+use crate::ttl::Budget;
 
 /// A lease in the keeper's care.
 pub(crate) trait Ward: Send + Sync {
@@ -18,14 +19,14 @@ pub(crate) trait Ward: Send + Sync {
 
     fn name(&self) -> (SlotName, LeaseToken);
 
-    /// Takes the answer to a renewal that was sent at `sent`; says when the lease is due again.
-    fn renewed(&self, sent: Instant, answer: Result<Renewed, StoreError>) -> Instant;
+    /// Takes the answer to a renewal; says when the lease is due again.
+    fn renewed(&self, operation: Budget, answer: Result<Renewed, StoreError>) -> Instant;
 
     /// Ends the lease, whose slot was freed by force through its own guard.
     fn end_by_force(&self);
 
-    /// Takes the answer to a look at the slot.
-    fn seen(&self, answer: Result<Option<Holder>, StoreError>);
+    /// Takes the answer to a look at the slot; says when the lease is due again.
+    fn seen(&self, answer: Result<Option<Holder>, StoreError>) -> Instant;
 }
 
 /// A lease in care, with its number.

@@ -70,7 +70,9 @@ impl Worker {
             }
         }
         // The work is over: what is left of the thread ends at once.
-        if self.handle.join().is_err() {
+        if let Err(payload) = self.handle.join() {
+            // To drop it might run foreign code, which may panic again.
+            std::mem::forget(payload);
             log::error!(target: crate::LOG_TARGET, "a thread of the guard panicked");
         }
     }

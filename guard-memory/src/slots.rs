@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use guard_core::{
-    Budget, Clock, FencingToken, Holder, LeaseToken, Shards, SlotMap, SlotName, StoreError, Waker,
+    Clock, FencingToken, Holder, LeaseToken, LeaseTtl, Shards, SlotMap, SlotName, StoreError, Waker,
 };
 use parking_lot::Mutex;
 
@@ -42,6 +42,8 @@ pub(crate) enum Record {
 pub(crate) struct Lease {
     pub(crate) token: LeaseToken,
     pub(crate) fencing: FencingToken,
+    /// When the operation that gave it its TTL was sent.
+    pub(crate) sent: Instant,
     pub(crate) expires: Option<Instant>,
 }
 
@@ -68,6 +70,20 @@ impl Record {
 }
 
 impl Lease {
+    pub(crate) fn new(
+        token: LeaseToken,
+        fencing: FencingToken,
+        sent: Instant,
+        ttl: Option<Duration>,
+    ) -> Self {
+        Self {
+            token,
+            fencing,
+            sent,
+            expires: ttl.and_then(|ttl| sent.checked_add(ttl)),
+        }
+    }
+
     pub(crate) fn is_live(&self, now: Instant) -> bool {
         self.expires.is_none_or(|expires| now < expires)
     }
@@ -75,6 +91,15 @@ impl Lease {
     pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
         self.expires
             .map(|expires| expires.saturating_duration_since(now))
+    }
+
+    /// Gives the lease a fresh TTL by an operation that was sent at `sent`. One that was sent before another and
+    /// is done after it changes nothing: the holder counts on the later one.
+    pub(crate) fn refresh(&mut self, sent: Instant, ttl: LeaseTtl) {
+        if self.sent <= sent {
+            self.sent = sent;
+            self.expires = sent.checked_add(ttl.get());
+        }
     }
 
     pub(crate) fn holder(&self, now: Instant) -> Holder {
@@ -119,12 +144,6 @@ impl Slots {
 
     pub(crate) fn shard(&self, slot: &SlotName) -> &Mutex<Shard> {
         self.shards.of(slot)
-    }
-
-    /// The time of an operation. What happens while it waits for a lock is later: a lease that ends meanwhile
-    /// still counts as held.
-    pub(crate) fn time(&self, budget: Budget) -> Instant {
-        self.clock.given(budget.started())
     }
 
     /// Works on a slot's shard, then wakes the slot's watchers.

@@ -105,13 +105,9 @@ impl MemoryStore {
 
     /// Lets a foreign program take `slot`, whoever holds it, with any token, with or without a TTL.
     pub fn plant_token(&self, slot: &SlotName, token: &str, ttl: Option<Duration>) {
-        let expires = ttl.and_then(|ttl| self.0.clock.now().checked_add(ttl));
+        let (token, now) = (LeaseToken::from_store(token), self.0.clock.now());
         self.0.plant(slot, |shard| {
-            Record::Lease(Lease {
-                token: LeaseToken::from_store(token),
-                fencing: shard.next_fencing(),
-                expires,
-            })
+            Record::Lease(Lease::new(token, shard.next_fencing(), now, ttl))
         });
     }
 
@@ -158,15 +154,10 @@ impl LeaseStore for MemoryStore {
     ) -> Result<Acquired, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
-            let now = inner.time(budget);
-            let expires = now.checked_add(ttl.get());
+            let now = budget.sent();
             let mut shard = inner.shard(slot).lock();
             let fencing = shard.next_fencing();
-            let new = || Lease {
-                token: token.clone(),
-                fencing,
-                expires,
-            };
+            let new = || Lease::new(token.clone(), fencing, now, Some(ttl.get()));
             let lease = match shard.records.entry(slot.clone()) {
                 Entry::Vacant(vacant) => {
                     vacant.insert(Record::Lease(new()));
@@ -181,7 +172,7 @@ impl LeaseStore for MemoryStore {
             if !lease.is_live(now) {
                 *lease = new();
             } else if lease.token == *token {
-                lease.expires = expires;
+                lease.refresh(now, ttl);
             } else {
                 let remaining = lease.remaining(now);
                 return Ok(Acquired::Held { remaining });
@@ -201,11 +192,10 @@ impl LeaseStore for MemoryStore {
         let inner = &*self.0;
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
-            let now = inner.time(budget);
-            let expires = now.checked_add(ttl.get());
+            let now = budget.sent();
             match shard.lease(slot, now) {
                 Ok(Some(lease)) if lease.token == *token => {
-                    lease.expires = expires;
+                    lease.refresh(now, ttl);
                     Ok(Renewed::Renewed)
                 }
                 _ => Ok(Renewed::NotHeld),
@@ -221,7 +211,7 @@ impl LeaseStore for MemoryStore {
     ) -> Result<Released, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
-            let now = inner.time(budget);
+            let now = budget.sent();
             inner.change(slot, |shard| {
                 let live = match shard.records.get(slot) {
                     Some(Record::Lease(lease)) if lease.token == *token => lease.is_live(now),
@@ -250,19 +240,18 @@ impl LeaseStore for MemoryStore {
         let inner = &*self.0;
         inner.operate(|| {
             let mut shard = inner.shard(slot).lock();
-            let now = inner.time(budget);
-            let expires = now.checked_add(ttl.get());
+            let now = budget.sent();
             let next = shard.next_fencing();
             let Ok(Some(lease)) = shard.lease(slot, now) else {
                 return Ok(HandedOver::NotHeld);
             };
             if lease.token == *from {
-                lease.token = to.clone();
-                lease.fencing = next;
-            } else if lease.token != *to {
+                *lease = Lease::new(to.clone(), next, now, Some(ttl.get()));
+            } else if lease.token == *to {
+                lease.refresh(now, ttl);
+            } else {
                 return Ok(HandedOver::NotHeld);
             }
-            lease.expires = expires;
             Ok(HandedOver::Granted {
                 fencing: Some(lease.fencing),
             })
@@ -272,7 +261,7 @@ impl LeaseStore for MemoryStore {
     fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
         let inner = &*self.0;
         inner.operate(|| {
-            let now = inner.time(budget);
+            let now = budget.sent();
             let mut shard = inner.shard(slot).lock();
             Ok(shard.lease(slot, now)?.map(|lease| lease.holder(now)))
         })

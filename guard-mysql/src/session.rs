@@ -10,6 +10,8 @@ use guard_core::{Budget, SlotName, StoreError};
 use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId, wait};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row, Value};
+use rand::TryRngCore as _;
+use rand::rngs::OsRng;
 use tokio::runtime::Handle;
 
 use crate::database::IDLE_TIMEOUT;
@@ -62,7 +64,10 @@ impl MySqlSession {
             "SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), {MARK} IS NOT NULL, @@global.read_only \
              FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()"
         );
-        let mark: u64 = rand::random();
+        // From the operating system: a generator of ours is copied when the process is forked.
+        let mark = OsRng.try_next_u64().map_err(|error| {
+            StoreError::transient("the operating system gives no random bits").with_source(error)
+        })?;
         let mut state = State::Idle(connection);
         let mut ask = |statement| {
             state

@@ -19,11 +19,13 @@ const YIELD: Duration = Duration::from_millis(5);
 const LONGEST_KEPT: Duration = Duration::from_secs(1);
 
 impl<S: LeaseStore> HeldLease<S> {
-    /// Passes the slot on inside the process, or frees it; `now` is the real time.
-    pub(super) fn give_up_slot(&self, now: Instant) -> CloseOutcome {
+    /// Passes the slot on inside the process, or frees it.
+    pub(super) fn give_up_slot(&self, budget: Budget) -> CloseOutcome {
         let engine = &self.engine;
-        let budget = Budget::starting(now, engine.settings.operation_timeout);
-        if self.row.goes_on(engine.settings.row_limits, now) {
+        if self
+            .row
+            .goes_on(engine.settings.row_limits, budget.started())
+        {
             return self.hand_over(budget);
         }
         let follow = if self.row.is_contested() {
@@ -40,12 +42,11 @@ impl<S: LeaseStore> HeldLease<S> {
         let ttl = engine.settings.ttl;
         let mut from = self.token.clone();
         while let Some((receiver, to)) = engine.gates.receiver(&self.slot) {
-            let sent = engine.clock.now();
             let answer = engine.store.hand_over(&self.slot, &from, &to, ttl, budget);
             engine.heard(self.node, &answer);
             match answer {
                 Ok(HandedOver::Granted { fencing }) => {
-                    let (at, deadline) = (engine.clock.now(), after(sent, ttl.validity()));
+                    let (at, deadline) = (engine.clock.now(), ttl.deadline(budget));
                     // A grant that took too long is none; the receiver, whose token it is, asks again.
                     if at >= deadline && receiver.put_in_doubt(&to) {
                         engine.gates.freed(&self.slot, &self.token, Follow::AtOnce);
@@ -55,7 +56,7 @@ impl<S: LeaseStore> HeldLease<S> {
                     let grant = Grant {
                         token: to.clone(),
                         fencing,
-                        sent,
+                        sent: budget.sent(),
                         at,
                         deadline,
                         row,
