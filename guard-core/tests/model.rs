@@ -1,6 +1,7 @@
 //! The engine under a model checker: gate, hand-over, interrupt, timeout and close in many interleavings.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p guard-core --test model --target-dir target/shuttle`.
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p guard-core --test model --target-dir target/shuttle`; with
+//! `--release` it is over sooner.
 //! Long waits never end by themselves here, so a wake-up that is lost shows as a deadlock; short ones end at
 //! any moment. A failure prints the schedule that leads to it.
 
@@ -18,12 +19,15 @@ use guard_core::{
 };
 use guard_memory::MemoryStore;
 use shuttle::rand::Rng as _;
+use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, Ordering};
-use shuttle::thread;
+use shuttle::{Config, Runner, thread};
 
 /// Interleavings tried for each model.
 const ITERATIONS: usize = 20_000;
+/// The stack of each thread of a model. The checker's own 60 KiB are too few for a build without optimisation.
+const STACK: usize = 1 << 20;
 
 /// Longer than any wait that may end by itself.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -243,7 +247,9 @@ fn be_alone(inside: &AtomicU32, lease: &SandboxLease) {
 }
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(model, ITERATIONS);
+    let mut config = Config::new();
+    config.stack_size = STACK;
+    Runner::new(RandomScheduler::new(ITERATIONS), config).run(model);
 }
 
 #[test]
