@@ -53,21 +53,19 @@ impl fmt::Display for Times {
     }
 }
 
-/// Measures again when a bound is missed, three times in all: the promise is the library's, not that of a
-/// machine on which others work. A bound that the library cannot keep is missed every time.
+/// Measures, and forgives one miss of three: the promise is the library's, not that of a machine on which others
+/// work. After a miss the bound must be kept twice in a row, so a library that misses it most of the time fails.
 ///
 /// # Panics
 ///
-/// When every measurement misses its bound.
-pub fn one_of_three(mut measure: impl FnMut() -> Result<(), String>) {
-    let mut missed = Vec::new();
-    while missed.len() < 3 {
-        match measure() {
-            Ok(()) => return,
-            Err(miss) => missed.push(miss),
+/// At the second miss.
+pub fn forgiving_one_miss(mut measure: impl FnMut() -> Result<(), String>) {
+    let Err(first) = measure() else { return };
+    for _ in 0..2 {
+        if let Err(second) = measure() {
+            panic!("missed twice of three: {first}; {second}");
         }
     }
-    panic!("missed three times: {missed:#?}");
 }
 
 /// Keeps other measurements of this test binary off the machine while the answer lives.
@@ -76,4 +74,35 @@ pub fn alone() -> MutexGuard<'static, ()> {
     MACHINE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::forgiving_one_miss;
+
+    /// Whether measurements that keep (`true`) and miss their bound in this order pass, and how many were made.
+    fn passes(kept: [bool; 3]) -> (bool, usize) {
+        let made = std::cell::Cell::new(0);
+        let measure = std::panic::AssertUnwindSafe(|| {
+            forgiving_one_miss(|| {
+                made.set(made.get() + 1);
+                if kept[made.get() - 1] {
+                    Ok(())
+                } else {
+                    Err("a miss".to_owned())
+                }
+            });
+        });
+        (catch_unwind(measure).is_ok(), made.get())
+    }
+
+    #[test]
+    fn two_misses_of_three_are_not_forgiven() {
+        assert_eq!(passes([true, false, false]), (true, 1));
+        assert_eq!(passes([false, true, true]), (true, 3));
+        assert_eq!(passes([false, false, true]), (false, 2));
+        assert_eq!(passes([false, true, false]), (false, 3));
+    }
 }
