@@ -62,7 +62,8 @@ pub trait Foreign {
     /// The remaining TTL; `None` if the slot is free, or carries something without one.
     fn ttl(&self, slot: &SlotName) -> Option<Duration>;
 
-    /// All names that begin with `prefix`, which has no characters that are special in patterns.
+    /// All names with `prefix` in them, those of fence counters too, which may begin otherwise. It has no characters
+    /// that are special in patterns.
     fn names(&self, prefix: &str) -> Vec<String>;
 
     /// The names of all counters of fencing tokens; `None` from stores that keep none beside their slots.

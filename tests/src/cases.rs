@@ -2,6 +2,7 @@
 
 pub(crate) mod closing;
 pub(crate) mod contract;
+mod counting;
 pub(crate) mod exclusion;
 pub(crate) mod expiry;
 pub(crate) mod foreign;

@@ -89,7 +89,7 @@ impl<'a> Fixture<'a> {
     }
 
     /// What the store still has of the slots of `keys`; where slots have names in the store, whatever has a
-    /// name under this fixture's prefix.
+    /// name under this fixture's prefix, fence counters included.
     pub(crate) fn left(&self, keys: &[SandboxIsolationKey]) -> Vec<String> {
         let capabilities = self.backend.capabilities();
         if capabilities.foreign_tokens || !capabilities.foreign_holders {

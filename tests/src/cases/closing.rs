@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use guard_core::{CloseOutcome, GuardError};
 
+use super::counting::counting;
 use crate::backend::Backend;
 use crate::fixture::{Fixture, assert_free, assert_held, enter, key};
 use crate::waiting::Waiting;
@@ -33,7 +34,7 @@ pub(crate) fn closing_the_guard_wakes_all_waiters(backend: &dyn Backend) {
 /// Every way in is shut, to free slots too; closing again changes nothing.
 pub(crate) fn a_closed_guard_takes_no_entries(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
-    let guard = fixture.guard();
+    let (guard, counts) = counting(&fixture, |_| {});
     guard.close();
     guard.close();
     let closed = |outcome| matches!(outcome, Err(GuardError::Closed { .. }));
@@ -42,6 +43,7 @@ pub(crate) fn a_closed_guard_takes_no_entries(backend: &dyn Backend) {
     assert!(closed(
         guard.try_enter_for(&key("a"), crate::PATIENCE).map(drop)
     ));
+    assert_eq!(counts.asked(), 0, "the store is not even asked");
     assert_eq!(fixture.left(&[key("a")]), [""; 0]);
 }
 

@@ -1,7 +1,5 @@
 //! Handing the slot over inside a process: who gets it, how often in a row, and that it is never lost.
 
-mod counting;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +8,7 @@ use std::time::Duration;
 
 use guard_core::{GuardConfig, GuardError, Interrupt, SandboxLease, Wait};
 
-use self::counting::counting;
+use super::counting::counting;
 use crate::backend::Backend;
 use crate::fixture::{Fixture, Guard, PATIENCE, assert_free, enter, key};
 use crate::waiting::Waiting;

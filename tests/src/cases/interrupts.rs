@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use guard_core::{GuardError, Interrupt, SandboxLease, Wait};
 
+use super::counting::counting;
 use crate::backend::Backend;
 use crate::fixture::{Fixture, Guard, assert_free, enter, key};
 use crate::waiting::Waiting;
@@ -29,23 +30,26 @@ fn assert_interrupted<T>(outcome: Result<T, GuardError>) {
 /// An interrupt that came before the call ends it, though the slot is free, and the slot stays so.
 pub(crate) fn a_pending_interrupt_is_taken_before_a_free_slot_is_touched(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
-    let guard = fixture.guard();
+    let (guard, counts) = counting(&fixture, |_| {});
     let handle = Interrupt::new();
     handle.interrupt();
     assert_interrupted(guard.enter(&key("a"), Wait::forever().interruptible_by(&handle)));
     Interrupt::current().interrupt();
     assert_interrupted(guard.try_enter_for(&key("a"), Duration::ZERO));
+    assert_eq!(counts.asked(), 0, "the store is not even asked");
     // Not even a fence counter, which a grant would have left.
     assert_eq!(fixture.left(&[key("a")]), [""; 0]);
     assert_free(&guard, &key("a"));
+    assert!(counts.asked() > 0, "what is asked is counted");
 }
 
 /// A call that never waits reports a pending interrupt as well.
 pub(crate) fn enter_now_takes_a_pending_interrupt_too(backend: &dyn Backend) {
-    let guard = Fixture::new(backend).guard();
+    let (guard, counts) = counting(&Fixture::new(backend), |_| {});
     Interrupt::current().interrupt();
     assert_interrupted(guard.try_enter_now(&key("a")));
     assert!(!Interrupt::current().is_interrupted());
+    assert_eq!(counts.asked(), 0, "the store is not even asked");
     assert_free(&guard, &key("a"));
 }
 

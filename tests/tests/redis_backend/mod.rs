@@ -218,7 +218,7 @@ impl Foreign for Redis {
     }
 
     fn names(&self, prefix: &str) -> Vec<String> {
-        self.keys(&format!("{prefix}*"))
+        self.keys(&format!("*{prefix}*"))
     }
 
     fn counters(&self) -> Option<Vec<String>> {

@@ -1,24 +1,34 @@
-//! A store that counts how its slots pass from lease to lease.
+//! A store that counts what it is asked, and how its slots pass from lease to lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use guard_core::{
-    Budget, GuardConfig, HandedOver, LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Released,
-    SlotName, StoreError,
+    Acquired, Budget, GuardConfig, HandedOver, Holder, LeaseGuard, LeaseStore, LeaseToken,
+    LeaseTtl, Released, SlotName, StoreError, Waker, Watch,
 };
 
 use crate::fixture::{Fixture, Guard, PATIENCE};
 use crate::forward_to;
 
-/// How often leases passed their slot on, and how often they freed it.
+/// How often the store was asked anything, and how often leases passed their slot on and freed it.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
+    asked: AtomicU32,
     handed: AtomicU32,
     freed: AtomicU32,
 }
 
 impl Counts {
+    /// Entries, releases, hand-overs, looks and watches.
+    pub(super) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Handed over, freed.
     pub(super) fn now(&self) -> [u32; 2] {
         [&self.handed, &self.freed].map(|count| count.load(Ordering::SeqCst))
@@ -32,7 +42,28 @@ struct Counting {
 }
 
 impl LeaseStore for Counting {
-    forward_to!(store: acquire, renew, holder, watch, node, in_doubt, capabilities);
+    forward_to!(store: renew, node, in_doubt, capabilities);
+
+    fn acquire(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Result<Acquired, StoreError> {
+        self.counts.ask();
+        self.store.acquire(slot, token, ttl, budget)
+    }
+
+    fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
+        self.counts.ask();
+        self.store.holder(slot, budget)
+    }
+
+    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+        self.counts.ask();
+        self.store.watch(slot, waker)
+    }
 
     fn release(
         &self,
@@ -40,6 +71,7 @@ impl LeaseStore for Counting {
         token: &LeaseToken,
         budget: Budget,
     ) -> Result<Released, StoreError> {
+        self.counts.ask();
         let answer = self.store.release(slot, token, budget)?;
         if answer == Released::Released {
             self.counts.freed.fetch_add(1, Ordering::SeqCst);
@@ -55,6 +87,7 @@ impl LeaseStore for Counting {
         ttl: LeaseTtl,
         budget: Budget,
     ) -> Result<HandedOver, StoreError> {
+        self.counts.ask();
         let answer = self.store.hand_over(slot, from, to, ttl, budget)?;
         if matches!(answer, HandedOver::Granted { .. }) {
             self.counts.handed.fetch_add(1, Ordering::SeqCst);
