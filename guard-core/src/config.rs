@@ -209,6 +209,10 @@ macro_rules! guard_settings {
         /// The first part of slot names. Guards with the same prefix share their slots; two guards are
         /// apart only if neither prefix, with a scope appended, begins the other's. Default
         /// `agentscope:sandbox:lock:`; not blank, no NUL; a final `:` is added where it is missing.
+        ///
+        /// Beside AgentScope's Java services: their Redis guard has the same default, but their one-line store,
+        /// `RedisDistributedStore.fromJedis(jedis)`, builds it with `agentscope:guard:`. With different prefixes
+        /// both sides enter, and neither is told.
         #[must_use]
         pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
             self.config.key_prefix = prefix.into();
@@ -223,8 +227,11 @@ macro_rules! guard_settings {
             self
         }
 
-        /// How long waiting entries put up with a store that fails before they return an error. Zero
-        /// gives up at the first failure. Default 10 s.
+        /// How long waiting entries put up with a store that fails before they return an error. It counts
+        /// from the first attempt that failed to the first answer, for each node of the store and over all
+        /// entries of the guard; time in which nobody asked does not count. So an entry that comes when the store
+        /// has been failing for longer returns after one attempt. An entry whose own attempts have all failed for that
+        /// long gives up as well. Zero gives up at the first failure. Default 10 s.
         #[must_use]
         pub fn outage_tolerance(mut self, tolerance: ::std::time::Duration) -> Self {
             self.config.outage_tolerance = tolerance;

@@ -160,6 +160,10 @@ pub trait SandboxExecutionGuardExt: SandboxExecutionGuard {
     /// Enters the slot, runs `work` with the lease, and closes the lease whatever happens: on return, on
     /// error and on unwinding.
     ///
+    /// **`Ok` does not say that the lease was held to the end.** It hands on what `work` answered, and a lease can be
+    /// lost while `work` runs: it expired, or its slot was deleted. Ask [`SandboxLease::is_held`] as the last thing
+    /// before you persist, and let `work` fail when it is not; [`SandboxLease::on_lost`] tells earlier.
+    ///
     /// ```
     /// use guard_core::{NoopGuard, SandboxExecutionGuard, SandboxExecutionGuardExt, SandboxIsolationKey, Wait};
     /// use std::sync::Arc;

@@ -172,6 +172,7 @@ fn all() -> impl IntoIterator<Item = Case> {
         }
         keys {
             prefixes_keep_guards_apart_and_equal_ones_share,
+            a_java_service_with_the_one_line_store_is_met_under_its_prefix needs ForeignTokens,
             slot_names_are_those_of_the_vectors,
             keys_resolve_as_the_vectors_say,
             illegal_keys_are_refused,

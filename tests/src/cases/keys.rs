@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use guard_core::{
     ConfigError, GuardConfig, IsolationScope, KeyPrefix, SandboxExecutionGuard as _,
-    SandboxIsolationKey,
+    SandboxIsolationKey, SlotName,
 };
 
 use crate::backend::Backend;
-use crate::fixture::{Fixture, assert_free, assert_held, enter, key};
+use crate::fixture::{Fixture, assert_free, assert_held, enter, key, unique_prefix};
 use crate::vectors::{Resolved, SlotRow, resolve_rows, slot_rows};
 
 /// The same key under another prefix is another slot; a final `:` more or less is the same prefix.
@@ -21,6 +21,24 @@ pub(crate) fn prefixes_keep_guards_apart_and_equal_ones_share(backend: &dyn Back
     let _lease = enter(&one, &key("a"));
     assert_held(&same, &key("a"));
     assert_free(&two, &key("a"));
+}
+
+/// Java's one-line Redis store builds its guard with another prefix than the default. Who sets it meets a Java
+/// holder in its slot; who does not enters beside it.
+pub(crate) fn a_java_service_with_the_one_line_store_is_met_under_its_prefix(
+    backend: &dyn Backend,
+) {
+    let fixture = Fixture::new(backend);
+    let guard = |prefix: &str| fixture.guard_with(|config| config.key_prefix = prefix.to_owned());
+    let agent = unique_prefix();
+    let slot = SlotName::from_store(&format!("agentscope:guard:agent:{agent}"));
+    fixture.foreign().set(&slot, "9f0c5d1e-java", None);
+    let met = guard("agentscope:guard:");
+    assert_held(&met, &key(&agent));
+    assert_free(&guard(&GuardConfig::default().key_prefix), &key(&agent));
+    fixture.foreign().delete(&slot);
+    let lease = enter(&met, &key(&agent));
+    assert!(fixture.foreign().carries(&slot, lease.token().as_str()));
 }
 
 /// Each legal key is found in the store under its name, character by character, and its counter too, where the
