@@ -37,6 +37,8 @@ const LAST_WORDS: [u16; 9] = [
 
 /// There is no such session.
 pub(crate) const NO_SUCH_THREAD: u16 = 1094;
+/// It is another account's.
+pub(crate) const NOT_THE_OWNER: u16 = 1095;
 
 /// The error of a statement.
 pub(crate) fn failure(operation: &str, error: Error) -> Failure {
@@ -88,6 +90,16 @@ pub(crate) fn is(error: &StoreError, code: u16) -> bool {
     matches!(source, Some(Error::Server(answer)) if answer.code == code)
 }
 
+/// Whether this is what the server says of a session that it had ended before the statement came.
+pub(crate) fn is_farewell(error: &StoreError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    match source {
+        Some(Error::Server(answer)) => LAST_WORDS.contains(&answer.code),
+        Some(Error::Driver(DriverError::PacketOutOfOrder)) => true,
+        _ => false,
+    }
+}
+
 /// The session does not exist any more at our end.
 pub(crate) fn over(operation: &str) -> StoreError {
     StoreError::transient(format!("{operation}: the session has ended"))
@@ -98,5 +110,12 @@ pub(crate) fn shared() -> StoreError {
     StoreError::permanent(
         "the connection shares its session with others, as behind a proxy that multiplexes; named locks need a \
          session of their own: connect directly, or have the proxy keep a session for each connection",
+    )
+}
+
+/// The server is none whose locks exclude.
+pub(crate) fn unfit() -> StoreError {
+    StoreError::transient(
+        "the server is read-only, as replicas are, and primaries whose place another takes; locks there exclude nobody",
     )
 }

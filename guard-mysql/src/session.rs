@@ -7,25 +7,37 @@ use std::thread;
 use std::time::Duration;
 
 use guard_core::{Budget, SlotName, StoreError};
-use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId, wait};
+use guard_session::{Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, wait};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row, Value};
-use rand::TryRngCore as _;
-use rand::rngs::OsRng;
 use tokio::runtime::Handle;
 
 use crate::database::IDLE_TIMEOUT;
-use crate::error::{NO_SUCH_THREAD, failure, is, over, shared};
+use crate::error::{NO_SUCH_THREAD, NOT_THE_OWNER, failure, is, is_farewell, over, shared, unfit};
 use crate::name::lock_name;
 
-/// What a statement answers instead of a lock's state when its session is not its user's alone.
+/// What a statement answers instead of a lock's state when its session is not its user's alone, …
 const SHARED: &str = "-1";
+/// … when its server is none whose locks exclude, …
+const UNFIT: &str = "-2";
+/// … or when it became such a one before the lock came.
+const TOO_LATE: &str = "-3";
+
+/// Whether the server takes writes: a read-only one is a replica, or a primary whose place another takes. The variable is a
+/// number or a word, and is read anew wherever this stands in a statement.
+const FIT: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')";
+
+const PROBING: &str = "probing";
 
 /// The attribute of a connection that operators read as its name.
 pub(crate) const OWNER_ATTRIBUTE: &str = "program_name";
 
 /// A variable of the session. One that has it already when it begins is not its user's alone.
 const MARK: &str = "@sandbox_guard";
+
+/// Begins the name of a lock that every session holds while it lives: who holds it is that session, whatever numbers
+/// are given out again.
+const OWN_LOCK: &str = "sandbox guard session ";
 
 /// How long to wait for a session that was told to end, before looking again.
 const ENDING: Duration = Duration::from_millis(1);
@@ -38,6 +50,7 @@ pub struct MySqlSession {
     same: String,
     id: SessionId,
     runtime: Handle,
+    process: Process,
 }
 
 /// The first row of an answer.
@@ -60,18 +73,16 @@ impl MySqlSession {
         budget: Budget,
     ) -> Result<Self, StoreError> {
         const BEGINNING: &str = "beginning a session";
+        let mark = SessionId::new_mark();
         let who = format!(
-            "SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), {MARK} IS NOT NULL, @@global.read_only \
-             FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()"
+            "{} SELECT ID, USER, HOST, RELEASE_ALL_LOCKS(), {MARK} IS NOT NULL, {FIT}, GET_LOCK({}, 0) \
+             FROM information_schema.PROCESSLIST WHERE ID = CONNECTION_ID()",
+            comment(&mark),
+            own_lock(&mark)
         );
-        // From the operating system: a generator of ours is copied when the process is forked.
-        let mark = OsRng.try_next_u64().map_err(|error| {
-            StoreError::transient("the operating system gives no random bits").with_source(error)
-        })?;
         let mut state = State::Idle(connection);
         let mut ask = |statement| {
-            state
-                .ask(BEGINNING, statement, budget)
+            within(BEGINNING, budget, state.asking(BEGINNING, statement))
                 .map_err(Failure::into_bare_error)
         };
         let row = ask(who)?.unwrap_or_default();
@@ -82,19 +93,27 @@ impl MySqlSession {
         if (field(3), field(4)) != (Some("0"), Some("0")) {
             return Err(shared());
         }
-        if !matches!(field(5), Some("0" | "OFF")) {
-            // Its locks are its own, and nobody else's.
+        if field(5) != Some("1") {
+            return Err(unfit());
+        }
+        if field(6) != Some("1") {
             return Err(StoreError::transient(
-                "the server is read-only, as replicas are, whose locks exclude nobody",
+                "the server gives the session no lock of its own",
             ));
         }
-        ask(settings(mark))?;
+        ask(settings(&mark))?;
         Ok(Self {
             state,
-            same: format!("({MARK} <=> {mark} AND CONNECTION_ID() = {number})"),
-            id: session_id(number, Some(user), Some(host)),
+            same: format!("({MARK} <=> '{mark}' AND CONNECTION_ID() = {number})"),
+            id: session_id(number, Some(user), Some(host)).with_mark(mark),
             runtime,
+            process: Process::this(),
         })
+    }
+
+    /// Begins a statement.
+    fn comment(&self) -> String {
+        comment(self.id.mark().unwrap_or_default())
     }
 
     fn ask(
@@ -103,7 +122,8 @@ impl MySqlSession {
         statement: String,
         budget: Budget,
     ) -> Result<Answer, Failure> {
-        self.state.ask(operation, statement, budget)
+        let statement = format!("{} {statement}", self.comment());
+        within(operation, budget, self.state.asking(operation, statement))
     }
 
     /// Asks for one value.
@@ -128,18 +148,36 @@ impl MySqlSession {
     ) -> Result<bool, Failure> {
         let (same, name, time) = (&self.same, literal(&lock_name(slot)), time.as_secs());
         let statement = format!(
-            "SELECT CASE WHEN NOT {same} OR IS_USED_LOCK({name}) <=> CONNECTION_ID() \
-             THEN {SHARED} ELSE GET_LOCK({name}, {time}) END"
+            "SELECT CASE WHEN NOT {same} OR IS_USED_LOCK({name}) <=> CONNECTION_ID() THEN {SHARED} \
+             WHEN NOT {FIT} THEN {UNFIT} ELSE CASE GET_LOCK({name}, {time}) WHEN 0 THEN 0 \
+             WHEN 1 THEN CASE WHEN {FIT} THEN 1 ELSE {TOO_LATE} END END END"
         );
         match self.value(operation, statement, budget)?.as_deref() {
             Some("1") => Ok(true),
             Some("0") => Ok(false),
+            Some(UNFIT) => Err(Failure::Unfit(unfit())),
+            Some(TOO_LATE) => Err(Failure::Ended(unfit())),
             Some(_) => Err(Failure::Answer(shared())),
             // Somebody is ending the session, or the server has no memory left.
             None => {
                 let text = format!("{operation}: the server does not say whether it locked");
                 Err(Failure::Ended(StoreError::transient(text)))
             }
+        }
+    }
+
+    async fn proving(&mut self) -> Result<(), Failure> {
+        let statement = format!(
+            "{} SELECT CASE WHEN NOT {} THEN {SHARED} WHEN {FIT} THEN 1 ELSE {UNFIT} END",
+            self.comment(),
+            self.same
+        );
+        let row = self.state.asking(PROBING, statement).await?;
+        let answer = row.and_then(|row| row.into_iter().next().flatten());
+        match answer.as_deref() {
+            Some("1") => Ok(()),
+            Some(UNFIT) => Err(Failure::Unfit(unfit())),
+            _ => Err(Failure::Unfit(shared())),
         }
     }
 }
@@ -161,31 +199,36 @@ impl Session for MySqlSession {
         let (same, name) = (&self.same, literal(&lock_name(slot)));
         let statement =
             format!("SELECT CASE WHEN {same} THEN RELEASE_LOCK({name}) ELSE {SHARED} END");
-        let released = self.value("unlocking", statement, budget)?;
+        let released = match self.value("unlocking", statement, budget) {
+            Err(Failure::Ended(error)) if is_farewell(&error) => Err(Failure::Unfit(error)),
+            released => released,
+        }?;
         if released.as_deref() == Some(SHARED) {
-            return Err(Failure::Ended(shared()));
+            return Err(Failure::Unfit(shared()));
         }
         Ok(released.as_deref() == Some("1"))
     }
 
     fn probe(&mut self, budget: Budget) -> Result<(), Failure> {
-        let statement = format!("SELECT {}", self.same);
-        if self.value("probing", statement, budget)?.as_deref() == Some("1") {
-            Ok(())
-        } else {
-            Err(Failure::Ended(shared()))
-        }
+        within(PROBING, budget, self.proving())
+    }
+
+    async fn probing(&mut self, _: Budget) -> Result<(), Failure> {
+        self.proving().await
     }
 
     fn holder(&mut self, slot: &SlotName, budget: Budget) -> Result<Option<LockHolder>, Failure> {
         const ASKING: &str = "asking for the holder";
         let name = literal(&lock_name(slot));
         let statement = format!(
-            "SELECT holder.id, USER, HOST FROM (SELECT IS_USED_LOCK({name}) AS id) AS holder \
+            "SELECT holder.id, USER, HOST, {FIT} FROM (SELECT IS_USED_LOCK({name}) AS id) AS holder \
              LEFT JOIN information_schema.PROCESSLIST AS list ON list.ID = holder.id"
         );
         let row = self.ask(ASKING, statement, budget)?.unwrap_or_default();
         let field = |index: usize| row.get(index).and_then(Option::as_deref);
+        if field(3) != Some("1") {
+            return Err(Failure::Unfit(unfit()));
+        }
         let Some(number) = field(0) else {
             return Ok(None);
         };
@@ -220,22 +263,56 @@ impl Session for MySqlSession {
         let Ok(number) = number.parse::<u64>() else {
             return Ok(false);
         };
-        let look = account.map(|account| {
-            format!(
-                "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-                 WHERE ID = {number} AND CONCAT(USER, '@', HOST) = {account}"
-            )
-        });
+        let (target, look) = match other.mark() {
+            // Who holds its lock is this very session, and no stranger's statement is under way there.
+            Some(mark) => {
+                let (lock, comment) = (own_lock(mark), comment(mark));
+                let look = format!(
+                    "SELECT COUNT(*), COALESCE(SUM(COMMAND = 'Sleep' OR INFO LIKE '{comment}%'), 0) \
+                     FROM information_schema.PROCESSLIST WHERE ID = IS_USED_LOCK({lock})"
+                );
+                (format!("COALESCE(IS_USED_LOCK({lock}), 0)"), Some(look))
+            }
+            None => {
+                let look = account.map(|account| {
+                    format!(
+                        "SELECT COUNT(*), 1 FROM information_schema.PROCESSLIST \
+                         WHERE ID = {number} AND CONCAT(USER, '@', HOST) = {account}"
+                    )
+                });
+                (number.to_string(), look)
+            }
+        };
         let mut found = false;
         loop {
             // Its locks are free before it leaves the list. One that is hidden from us is only its number.
-            if let Some(look) = &look
-                && self.value(ENDING_IT, look.clone(), budget)?.as_deref() == Some("0")
-            {
-                return Ok(found);
+            if let Some(look) = &look {
+                let row = self
+                    .ask(ENDING_IT, look.clone(), budget)?
+                    .unwrap_or_default();
+                let field = |index: usize| row.get(index).and_then(Option::as_deref);
+                match (field(0), field(1)) {
+                    (Some("0"), _) => return Ok(found),
+                    (_, Some("1")) => {}
+                    // It is on its way.
+                    _ if found => {}
+                    _ => {
+                        return Err(Failure::Answer(StoreError::transient(format!(
+                            "{ENDING_IT}: connection {number} cannot be told to be this guard's alone, and is left alone"
+                        ))));
+                    }
+                }
             }
-            match self.ask(ENDING_IT, format!("KILL {number}"), budget) {
+            match self.ask(ENDING_IT, format!("KILL {target}"), budget) {
                 Err(Failure::Answer(error)) if is(&error, NO_SUCH_THREAD) => return Ok(found),
+                Err(Failure::Answer(error)) if is(&error, NOT_THE_OWNER) => {
+                    let text = format!(
+                        "{ENDING_IT}: another account's session is ended only with the right CONNECTION ADMIN \
+                         (MySQL: CONNECTION_ADMIN; older: SUPER)"
+                    );
+                    let error = StoreError::permanent(text).with_source(error);
+                    return Err(Failure::Answer(error));
+                }
                 answer => drop(answer?),
             }
             found = true;
@@ -246,6 +323,11 @@ impl Session for MySqlSession {
 
 impl Drop for MySqlSession {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // A goodbye on the socket would be the parent's.
+            mem::forget(mem::replace(&mut self.state, State::Over));
+            return;
+        }
         // The client says goodbye in the background, and never on a runtime of the caller's.
         let state = mem::replace(&mut self.state, State::Over);
         self.runtime.spawn(async move { drop(state) });
@@ -253,43 +335,30 @@ impl Drop for MySqlSession {
 }
 
 impl State {
-    /// Sends a statement; answers the first row of its answer.
-    fn ask(
-        &mut self,
-        operation: &str,
-        statement: String,
-        budget: Budget,
-    ) -> Result<Answer, Failure> {
-        if budget.remaining().is_zero() {
-            return Err(Failure::out_of_time(operation));
-        }
+    /// Sends a statement; answers the first row of its answer. What is dropped before it is answered goes on, and is
+    /// waited for by the next.
+    async fn asking(&mut self, operation: &str, statement: String) -> Result<Answer, Failure> {
         if matches!(self, Self::Busy(_)) {
             // What a former statement answers so late is nobody's any more.
-            self.finish(operation, budget)?.ok();
+            self.finishing(operation).await?.ok();
         }
         let Self::Idle(mut connection) = mem::replace(self, Self::Over) else {
-            return Err(Failure::Ended(over(operation)));
+            return Err(Failure::Unfit(over(operation)));
         };
         *self = Self::Busy(Box::pin(async move {
             let row = connection.query_first(statement).await;
             (connection, row.map(|row| row.map(texts)))
         }));
-        self.finish(operation, budget)?
+        self.finishing(operation).await?
     }
 
     /// Waits for the answer of the statement under way: the outer error if the session is not free for another
     /// one, the inner one if it is.
-    fn finish(
-        &mut self,
-        operation: &str,
-        budget: Budget,
-    ) -> Result<Result<Answer, Failure>, Failure> {
+    async fn finishing(&mut self, operation: &str) -> Result<Result<Answer, Failure>, Failure> {
         let Self::Busy(statement) = self else {
-            return Err(Failure::Ended(over(operation)));
+            return Err(Failure::Unfit(over(operation)));
         };
-        let Some((connection, answer)) = wait(statement, budget.deadline()) else {
-            return Err(Failure::no_answer(operation));
-        };
+        let (connection, answer) = statement.await;
         let answer = answer.map_err(|error| failure(operation, error));
         *self = match answer {
             Ok(_) | Err(Failure::Answer(_)) => Self::Idle(connection),
@@ -302,12 +371,36 @@ impl State {
     }
 }
 
+/// Waits for the answer within the budget.
+fn within<T>(
+    operation: &str,
+    budget: Budget,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    if budget.remaining().is_zero() {
+        return Err(Failure::out_of_time(operation));
+    }
+    let answer = wait(asking, budget.deadline());
+    answer.unwrap_or_else(|| Err(Failure::no_answer(operation)))
+}
+
+/// What all statements of the session with this mark begin with: whoever looks at what a session does sees whose it is.
+fn comment(mark: &str) -> String {
+    format!("/*sandbox guard {mark}*/")
+}
+
+/// The lock that the session with this mark holds.
+fn own_lock(mark: &str) -> String {
+    literal(&format!("{OWN_LOCK}{mark}"))
+}
+
 /// What every session sets at the server, where the server knows the setting: its mark, how long it may be idle, and
 /// that no statement is ended because it waits.
-fn settings(mark: u64) -> String {
+fn settings(mark: &str) -> String {
     format!(
-        "SET SESSION wait_timeout = {}, autocommit = 1, {MARK} = {mark} \
+        "{} SET SESSION wait_timeout = {}, autocommit = 1, {MARK} = '{mark}' \
          /*M!100101 , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */",
+        comment(mark),
         IDLE_TIMEOUT.as_secs()
     )
 }

@@ -25,6 +25,10 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// How long sent data may go unacknowledged.
 const USER_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// How long the server bears with a session that asks for nothing; a held one is asked every few seconds. Whatever
+/// stands in between may answer for a client that is gone.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// Less than any of these: who has not heard for so long from the server may not count on it any more.
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -79,8 +83,8 @@ impl Database for Postgres {
     }
 }
 
-/// What every session sets at the server, where the server knows the setting: it notices a dead client, and
-/// ends no session because it is idle.
+/// What every session sets at the server, where the server knows the setting: it notices a client that is dead or
+/// says nothing, and ends no statement because it takes long.
 pub(crate) fn settings(lock_timeout: Duration) -> String {
     let settings = [
         ("tcp_keepalives_idle", KEEPALIVE_IDLE.as_secs().into()),
@@ -94,7 +98,7 @@ pub(crate) fn settings(lock_timeout: Duration) -> String {
             "client_connection_check_interval",
             KEEPALIVE_IDLE.as_millis(),
         ),
-        ("idle_session_timeout", 0),
+        ("idle_session_timeout", IDLE_TIMEOUT.as_millis()),
         ("statement_timeout", 0),
         ("transaction_timeout", 0),
         ("lock_timeout", lock_timeout.as_millis()),

@@ -67,3 +67,11 @@ pub(crate) fn shared() -> StoreError {
          advisory locks need a backend of their own: connect directly or in session mode",
     )
 }
+
+/// The server is none whose locks exclude.
+pub(crate) fn unfit() -> StoreError {
+    StoreError::transient(
+        "the server is a standby, or read-only (`transaction_read_only`), as a primary is whose place another takes; \
+         locks there exclude nobody",
+    )
+}

@@ -12,7 +12,8 @@
 //!   that it lives. **`release`** unlocks and keeps the session for others.
 //! - **Finality.** A session is good for further use only after a definite answer. Any other one is closed,
 //!   and where nobody knows whether its end has reached the server, it is ended from another session before
-//!   the release of its token answers. What a session held ends with it.
+//!   the release of its token answers. What a session held ends with it. A token of which a call is still under way
+//!   on another thread is not released yet. Only a session that is proven to be this store's alone is ended.
 //! - **Waiting.** A slot that somebody waits for is given to one of a few threads, each of which blocks in the
 //!   database's own lock call. The session that gets the lock is kept for the waiter, who is woken and
 //!   claims it without a further statement. Slots for which there is no thread are polled.
@@ -23,21 +24,24 @@
 //! | `store` | the store contract |
 //! | `leases` | which session carries which token's lease |
 //! | `links` | sessions for operations |
-//! | `ghosts` | sessions that have to be ended |
+//! | `ghosts` | calls under way, and sessions that have to be ended |
 //! | `waits` | the threads that wait in the database |
+//! | `process` | what is not a forked child's |
 //! | `reactor` | for asynchronous clients: who moves their bytes, and how callers wait for them |
 //! | `text` | addresses and words of servers, as they may be shown |
 
 mod ghosts;
 mod leases;
 mod links;
+mod process;
 mod reactor;
 mod session;
 mod store;
 mod text;
 mod waits;
 
-pub use reactor::{Reactor, wait};
+pub use process::Process;
+pub use reactor::{Reactor, wait, wait_all};
 pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
 pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
 pub use text::{check_url, is_host, printable};

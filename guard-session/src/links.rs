@@ -3,12 +3,13 @@
 //! Not a pool crate's: a session that gets a lock leaves for as long as the lease lasts, which a pool would take
 //! for a connection that is not given back.
 
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
 
-use guard_core::{Budget, LeaseToken, SlotName, StoreError};
+use guard_core::{Budget, StoreError};
 use parking_lot::{Condvar, Mutex};
 
-use crate::ghosts::Ghosts;
+use crate::ghosts::{Call, Ghosts};
 use crate::session::{Database, Failure, Session as _};
 
 /// The sessions of a store that carry no lease.
@@ -24,7 +25,8 @@ pub(crate) struct Links<D: Database> {
 }
 
 struct State<S> {
-    idle: Vec<S>,
+    /// With the time since when each is idle, longest first.
+    idle: Vec<(Instant, S)>,
     busy: usize,
 }
 
@@ -54,12 +56,16 @@ impl<D: Database> Links<D> {
         operation_timeout: Duration,
         idle: Vec<D::Session>,
     ) -> Self {
+        let since = Instant::now();
         Self {
             database,
             size,
             operation_timeout,
             ghosts: Ghosts::default(),
-            state: Mutex::new(State { idle, busy: 0 }),
+            state: Mutex::new(State {
+                idle: idle.into_iter().map(|session| (since, session)).collect(),
+                busy: 0,
+            }),
             freed: Condvar::new(),
         }
     }
@@ -79,6 +85,9 @@ impl<D: Database> Links<D> {
         let idle = state.idle.pop();
         drop(state);
         let permit = Permit(self);
+        // The server ends a session that asks for nothing, and may have done so by now.
+        let idle = idle.filter(|(since, _)| since.elapsed() < self.database.silence());
+        let idle = idle.map(|(_, session)| session);
         let reused = idle.is_some();
         let session = match idle {
             Some(session) => session,
@@ -93,40 +102,49 @@ impl<D: Database> Links<D> {
 
     /// Keeps a session that carries no lock for the next operation.
     pub(crate) fn keep(&self, session: D::Session) {
+        let silence = self.database.silence();
         let mut state = self.state.lock();
+        let old = state
+            .idle
+            .partition_point(|(since, _)| since.elapsed() >= silence);
+        let old: Vec<_> = state.idle.drain(..old).collect();
         let surplus = if state.idle.len() < self.size {
-            state.idle.push(session);
+            state.idle.push((Instant::now(), session));
             None
         } else {
             Some(session)
         };
         drop(state);
-        drop(surplus);
+        drop((old, surplus));
     }
 
-    /// Works on a session. One that has ended since its last use is replaced by a new one, once. `brings` is the
-    /// slot that the work may lock, and the token that it does so for.
+    /// Works on a session. One that is over since its last use is replaced by a new one, once. `call` is told if
+    /// nobody knows whether the work brought the session a lock.
     pub(crate) fn operate<T>(
         &self,
         budget: Budget,
-        brings: Option<(&SlotName, &LeaseToken)>,
+        call: Option<&Call<'_>>,
         work: impl Fn(&mut D::Session) -> Result<T, Failure>,
     ) -> Result<(T, Link<'_, D>), StoreError> {
         let mut link = self.take(budget)?;
         loop {
-            let failure = match work(&mut link.session) {
+            // A panic leaves the call unanswered, too.
+            let worked = catch_unwind(AssertUnwindSafe(|| work(&mut link.session)));
+            let doubtful = match &worked {
+                Ok(Err(failure)) => failure.leaves_doubt(),
+                Ok(Ok(_)) => false,
+                Err(_) => true,
+            };
+            if let Some(call) = call.filter(|_| doubtful) {
+                call.left(link.session.id());
+            }
+            let failure = match worked.unwrap_or_else(|panic| resume_unwind(panic)) {
                 Ok(answer) => return Ok((answer, link)),
                 Err(failure) => failure,
             };
-            if let Some((slot, token)) = brings
-                && !matches!(failure, Failure::Answer(_))
-            {
-                let id = link.session.id().clone();
-                self.ghosts.add(id, slot, Some(token));
-            }
-            let ended = matches!(failure, Failure::Ended(_));
+            let over = failure.is_over();
             let error = failure.into_store_error();
-            if !ended || !link.reused {
+            if !over || !link.reused {
                 return Err(error);
             }
             // What ended one session has likely ended them all.

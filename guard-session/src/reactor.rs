@@ -13,10 +13,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use guard_core::{Budget, StoreError};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::process::Process;
 use crate::session::Failure;
 
 /// The thread that moves bytes for all connections of a store. It ends, and with it all connections, when this
@@ -25,6 +28,7 @@ pub struct Reactor {
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    process: Process,
 }
 
 impl Reactor {
@@ -56,6 +60,7 @@ impl Reactor {
             handle,
             stop: Some(stop),
             thread: Some(thread),
+            process: Process::this(),
         })
     }
 
@@ -107,6 +112,11 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The thread is the parent's: nobody here can end it, or wait for it.
+            std::mem::forget((self.stop.take(), self.thread.take()));
+            return;
+        }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
@@ -145,6 +155,24 @@ pub fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
         }
         thread::park_timeout(remaining);
     }
+}
+
+/// Waits for all of `futures` at once until `deadline`; answers what they came to, in their order, and `None` for those
+/// that did not come to anything in time.
+pub fn wait_all<F: Future>(
+    futures: impl IntoIterator<Item = F>,
+    deadline: Instant,
+) -> Vec<Option<F::Output>> {
+    let numbered = |(number, future): (usize, F)| async move { (number, future.await) };
+    let mut pending: FuturesUnordered<_> = futures.into_iter().enumerate().map(numbered).collect();
+    let mut outputs = Vec::new();
+    outputs.resize_with(pending.len(), || None);
+    while let Some(Some((number, output))) = wait(pending.next(), deadline) {
+        if let Some(place) = outputs.get_mut(number) {
+            *place = Some(output);
+        }
+    }
+    outputs
 }
 
 impl fmt::Debug for Reactor {

@@ -13,6 +13,8 @@ use parking_lot::MutexGuard;
 use crate::ghosts::Whose;
 use crate::leases::{Bound, Leases};
 use crate::links::Links;
+use crate::process::Process;
+use crate::reactor::wait_all;
 use crate::session::{Database, Failure, LockHolder, Session as _, SessionId};
 use crate::waits::Waits;
 
@@ -85,6 +87,7 @@ struct Inner<D: Database> {
     leases: Arc<Leases<D::Session>>,
     waits: Arc<Waits<D>>,
     capabilities: Capabilities,
+    process: Process,
 }
 
 impl<D: Database> SessionStore<D> {
@@ -103,8 +106,28 @@ impl<D: Database> SessionStore<D> {
         // Two, of which whatever shares its sessions would give both the same one.
         let first = [(); 2].map(|()| database.open(budget));
         let first = first.into_iter().collect::<Result<Vec<_>, _>>();
+        let first = first.and_then(|sessions| Self::check_apart(sessions, budget));
         let first = first.map_err(|error| ConfigError::connect(address, error))?;
         Ok(Self::new(database, settings, first))
+    }
+
+    /// Has idle sessions look after each other, the last first: whatever gives out sessions in turn, or lends
+    /// them to strangers in between, gives itself away.
+    fn check_apart(
+        mut sessions: Vec<D::Session>,
+        budget: Budget,
+    ) -> Result<Vec<D::Session>, StoreError> {
+        let ids: Vec<_> = sessions
+            .iter()
+            .map(|session| session.id().clone())
+            .collect();
+        let others = ids.iter().cycle().skip(ids.len() - 1);
+        let pairs: Vec<_> = sessions.iter_mut().zip(others).collect();
+        for (session, other) in pairs.into_iter().rev() {
+            let vouched = session.vouch(other, budget);
+            vouched.map_err(Failure::into_bare_error)?;
+        }
+        Ok(sessions)
     }
 
     /// Makes a store of a database, with its first sessions.
@@ -122,6 +145,7 @@ impl<D: Database> SessionStore<D> {
             leases,
             waits,
             capabilities,
+            process: Process::this(),
         }))
     }
 
@@ -165,46 +189,124 @@ impl<D: Database> Inner<D> {
         let Some(mut place) = self.session_of(bound, token, budget)? else {
             return Ok(None);
         };
-        let Some(session) = place.as_mut() else {
-            self.leases.remove(token);
-            return Ok(None);
-        };
-        match session.probe(budget) {
-            Ok(()) => Ok(Some(place)),
-            Err(Failure::Ended(error)) => {
+        let probed = place.as_mut().map(|session| session.probe(budget));
+        self.judge(bound, token, place, probed)
+    }
+
+    /// What the answer of a lease's session means.
+    fn judge<'a>(
+        &self,
+        bound: &'a Arc<Bound<D::Session>>,
+        token: &LeaseToken,
+        mut place: Place<'a, D::Session>,
+        probed: Option<Result<(), Failure>>,
+    ) -> Result<Option<Place<'a, D::Session>>, StoreError> {
+        match probed {
+            Some(Ok(())) => return Ok(Some(place)),
+            Some(Err(failure)) if failure.is_over() => {
                 log::debug!(
                     target: guard_core::LOG_TARGET,
-                    "sandbox slot {:?}: the session of {token:?} has ended: {error}", bound.slot
+                    "sandbox slot {:?}: the session of {token:?} has ended: {}",
+                    bound.slot, failure.into_bare_error()
                 );
                 // Perhaps only our end of it has.
-                self.links
-                    .ghosts
-                    .add(bound.id.clone(), &bound.slot, Some(token));
+                let ghosts = &self.links.ghosts;
+                ghosts.add(bound.id.clone(), &bound.slot, Some(token));
                 *place = None;
-                self.leases.remove(token);
-                Ok(None)
             }
-            Err(failure @ (Failure::Answer(_) | Failure::Unanswered(_))) => {
-                Err(failure.into_store_error())
+            Some(Err(failure)) => return Err(failure.into_store_error()),
+            None => {}
+        }
+        self.leases.remove(token);
+        Ok(None)
+    }
+
+    /// Renews a lease without keeping the thread.
+    #[allow(
+        clippy::await_holding_lock,
+        reason = "the thread that holds a session waits for its answer only; others wait within their budgets"
+    )]
+    async fn renewing(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<Renewed, StoreError> {
+        let Some(bound) = self.leases.get(slot, token) else {
+            return Ok(Renewed::NotHeld);
+        };
+        let Some(mut place) = bound.session.try_lock() else {
+            return Err(StoreError::transient(
+                "another statement on the lease's session is under way",
+            ));
+        };
+        if !self.leases.carries(&bound, token) {
+            return Ok(Renewed::NotHeld);
+        }
+        let probed = match place.as_mut() {
+            Some(session) => Some(session.probing(budget).await),
+            None => None,
+        };
+        let living = self.judge(&bound, token, place, probed)?;
+        Ok(renewed(living.is_some()))
+    }
+
+    /// Frees the slot if the session of `token`'s lease holds it; answers whether the slot was the token's until then.
+    fn unlock(
+        &self,
+        slot: &SlotName,
+        token: &LeaseToken,
+        budget: Budget,
+    ) -> Result<bool, StoreError> {
+        let Some(bound) = self.leases.get(slot, token) else {
+            return Ok(false);
+        };
+        let Some(mut place) = self.session_of(&bound, token, budget)? else {
+            return Ok(false);
+        };
+        let Some(mut session) = place.take() else {
+            self.leases.remove(token);
+            return Ok(false);
+        };
+        let call = self.links.ghosts.call(slot, token);
+        call.on(&bound.id);
+        let unlocked = session.unlock(slot, budget);
+        self.leases.remove(token);
+        match unlocked {
+            Ok(held) => {
+                call.answered();
+                // If it did not hold its lock, somebody else has used the session.
+                if held {
+                    self.links.keep(session);
+                }
+                Ok(held)
             }
+            Err(Failure::Unfit(_)) => Ok(false),
+            // What ends now held the slot until now.
+            Err(_) => Ok(true),
         }
     }
 
-    /// Ends what is left of `token`, so that it holds nothing and never will.
-    fn settle(&self, token: &LeaseToken, budget: Budget) -> Result<Released, StoreError> {
+    /// Ends what is left of `token`, so that it holds nothing and never will; answers whether there was something.
+    fn settle(&self, token: &LeaseToken, budget: Budget) -> Result<bool, StoreError> {
+        const NOT_FINAL: &str = "the release is not final: ";
         let ghosts = &self.links.ghosts;
-        if !ghosts.has(token) {
-            return Ok(Released::NotHeld);
+        let mut found = false;
+        if ghosts.has_left(Whose::Token(token)) {
+            let work =
+                |session: &mut D::Session| ghosts.settle(session, Whose::Token(token), budget);
+            let (ended, link) = self.links.operate(budget, None, work).map_err(|error| {
+                let why = "the session of an unanswered call could not be ended yet";
+                StoreError::transient(format!("{NOT_FINAL}{why}")).with_source(error)
+            })?;
+            link.give_back();
+            found = ended;
         }
-        let work = |session: &mut D::Session| ghosts.settle(session, Whose::Token(token), budget);
-        let (ended, link) = self.links.operate(budget, None, work).map_err(|error| {
-            StoreError::transient(
-                "the release is not final: the session of an unanswered call could not be ended yet",
-            )
-            .with_source(error)
-        })?;
-        link.give_back();
-        Ok(released(ended))
+        if ghosts.know(token) {
+            let why = "another call of this token is under way";
+            return Err(StoreError::transient(format!("{NOT_FINAL}{why}")));
+        }
+        Ok(found)
     }
 
     /// Ends whoever's session `id` is, if it holds the slot.
@@ -221,6 +323,14 @@ impl<D: Database> Inner<D> {
         let (ended, link) = self.links.operate(budget, None, work)?;
         link.give_back();
         Ok(released(ended))
+    }
+}
+
+const fn renewed(lives: bool) -> Renewed {
+    if lives {
+        Renewed::Renewed
+    } else {
+        Renewed::NotHeld
     }
 }
 
@@ -243,6 +353,7 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         const GRANTED: Acquired = Acquired::Granted { fencing: None };
         const HELD: Acquired = Acquired::Held { remaining: None };
         let inner = &*self.0;
+        let call = inner.links.ghosts.call(slot, token);
         if let Some(bound) = inner.leases.get(slot, token)
             && inner.ask(&bound, token, budget)?.is_some()
         {
@@ -257,10 +368,13 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         }
         let lock = |session: &mut D::Session| {
             let ghosts = &inner.links.ghosts;
-            ghosts.settle(session, Whose::Slot(slot), budget)?;
-            session.try_lock(slot, budget)
+            match ghosts.settle(session, Whose::Slot(slot), budget) {
+                // The lock tells whether one that is still there holds it.
+                Ok(_) | Err(Failure::Answer(_)) => session.try_lock(slot, budget),
+                Err(failure) => Err(failure),
+            }
         };
-        let (granted, link) = inner.links.operate(budget, Some((slot, token)), lock)?;
+        let (granted, link) = inner.links.operate(budget, Some(&call), lock)?;
         if granted {
             inner.leases.bind(slot, token, link.into_session());
             return Ok(GRANTED);
@@ -280,10 +394,23 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         let Some(bound) = self.0.leases.get(slot, token) else {
             return Ok(Renewed::NotHeld);
         };
-        Ok(match self.0.ask(&bound, token, budget)? {
-            Some(_) => Renewed::Renewed,
-            None => Renewed::NotHeld,
-        })
+        let living = self.0.ask(&bound, token, budget)?;
+        Ok(renewed(living.is_some()))
+    }
+
+    /// Asks all sessions at once: one that stalls costs no other lease its renewal.
+    fn renew_many(
+        &self,
+        leases: &[(SlotName, LeaseToken)],
+        _: LeaseTtl,
+        budget: Budget,
+    ) -> Vec<Result<Renewed, StoreError>> {
+        let leases = leases.iter();
+        let asked = leases.map(|(slot, token)| self.0.renewing(slot, token, budget));
+        let answers = wait_all(asked, budget.deadline()).into_iter();
+        let no_answer = || Err(Failure::no_answer("probing").into_store_error());
+        let answers = answers.map(|answer| answer.unwrap_or_else(no_answer));
+        answers.collect()
     }
 
     fn release(
@@ -296,28 +423,9 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         if let Some(id) = SessionId::of(token) {
             return inner.force(slot, &id, budget);
         }
-        if let Some(bound) = inner.leases.get(slot, token)
-            && let Some(mut place) = inner.session_of(&bound, token, budget)?
-        {
-            let Some(mut session) = place.take() else {
-                return inner.settle(token, budget);
-            };
-            let unlocked = session.unlock(slot, budget);
-            if unlocked.is_err() {
-                inner.links.ghosts.add(bound.id.clone(), slot, Some(token));
-            }
-            inner.leases.remove(token);
-            match unlocked {
-                Ok(true) => {
-                    inner.links.keep(session);
-                    return Ok(Released::Released);
-                }
-                // Somebody else has used the session.
-                Ok(false) => return Ok(Released::NotHeld),
-                Err(_) => drop(session),
-            }
-        }
-        inner.settle(token, budget)
+        let freed = inner.unlock(slot, token, budget)?;
+        let ended = inner.settle(token, budget)?;
+        Ok(released(freed || ended))
     }
 
     fn hand_over(
@@ -329,6 +437,9 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         budget: Budget,
     ) -> Result<HandedOver, StoreError> {
         let inner = &*self.0;
+        let _call = inner.links.ghosts.call(slot, to);
+        // As final for `from` as a release: what is left of it is ended while the session is still its own.
+        inner.settle(from, budget)?;
         for token in [from, to] {
             if let Some(bound) = inner.leases.get(slot, token)
                 && let Some(_living) = inner.ask(&bound, token, budget)?
@@ -339,11 +450,12 @@ impl<D: Database> LeaseStore for SessionStore<D> {
                 return Ok(HandedOver::Granted { fencing: None });
             }
         }
+        inner.settle(from, budget)?;
         Ok(HandedOver::NotHeld)
     }
 
     fn in_doubt(&self, token: &LeaseToken) -> bool {
-        self.0.links.ghosts.has(token)
+        self.0.links.ghosts.haunt(token)
     }
 
     fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
@@ -382,7 +494,9 @@ impl<D: Database> LeaseStore for SessionStore<D> {
 
 impl<D: Database> Drop for Inner<D> {
     fn drop(&mut self) {
-        self.waits.stop(Budget::new(self.links.operation_timeout));
+        if self.process.is_this() {
+            self.waits.stop(Budget::new(self.links.operation_timeout));
+        }
     }
 }
 

@@ -16,11 +16,17 @@ use parking_lot::{Condvar, Mutex};
 use crate::ghosts::Whose;
 use crate::leases::Leases;
 use crate::links::Links;
+use crate::process::Process;
 use crate::session::{Database, Failure, LOCK_SLICE, Session as _, SessionId};
 
 const THREAD_NAME: &str = "guard-wait";
 /// How long a lock that was won is kept for a waiter that was woken and does not come.
 const CLAIM_WITHIN: Duration = Duration::from_secs(1);
+/// How long a slot is polled after a thread for it could not be started or its session failed, doubled each time in a
+/// row, …
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// … so often at most.
+const LONGEST_ROW: u32 = 8;
 
 /// The slots that are waited for.
 pub(crate) struct Waits<D: Database> {
@@ -46,6 +52,21 @@ struct State<S> {
 struct Wait<S> {
     wakers: Vec<(u64, Waker)>,
     phase: Phase<S>,
+    /// How often in a row waiting for it in the database has failed, and until when that is not tried again.
+    failures: u32,
+    paused: Option<Instant>,
+}
+
+impl<S> Wait<S> {
+    fn pause(&mut self) {
+        let pause = FIRST_PAUSE * (1 << self.failures.min(LONGEST_ROW));
+        self.failures = self.failures.saturating_add(1);
+        self.paused = Some(Instant::now() + pause);
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// Where the waiting for a slot stands, and the number of its thread.
@@ -106,6 +127,8 @@ impl<D: Database> Waits<D> {
             let wait = state.slots.entry(slot.clone()).or_insert_with(|| Wait {
                 wakers: Vec::new(),
                 phase: Phase::Polled,
+                failures: 0,
+                paused: None,
             });
             wait.wakers.push((number, waker.clone()));
             number
@@ -115,6 +138,7 @@ impl<D: Database> Waits<D> {
             waits: Arc::clone(self),
             slot: slot.clone(),
             number,
+            process: Process::this(),
         })
     }
 
@@ -131,7 +155,7 @@ impl<D: Database> Waits<D> {
             }
             let thread = state.next_number();
             match state.slots.get_mut(slot) {
-                Some(wait) if matches!(wait.phase, Phase::Polled) => {
+                Some(wait) if matches!(wait.phase, Phase::Polled) && !wait.is_paused() => {
                     wait.phase = Phase::Asking(thread);
                 }
                 _ => return,
@@ -144,6 +168,7 @@ impl<D: Database> Waits<D> {
             slot: slot.clone(),
             thread,
             session: None,
+            worked: false,
         };
         // A thread that cannot be started drops it too.
         let started = thread::Builder::new()
@@ -220,12 +245,17 @@ impl<D: Database> Waits<D> {
         }
     }
 
-    /// The thread ends: if the slot is still its own, it is polled from now on.
-    fn leave(&self, slot: &SlotName, thread: u64) {
+    /// The thread ends: if the slot is still its own, it is polled from now on; for a while, if it has not `worked`.
+    fn leave(&self, slot: &SlotName, thread: u64, worked: bool) {
         let mut state = self.state.lock();
         state.threads -= 1;
         let (phase, wakers) = match state.of(slot, thread) {
             Some(wait) => {
+                if worked {
+                    wait.failures = 0;
+                } else {
+                    wait.pause();
+                }
                 let phase = std::mem::replace(&mut wait.phase, Phase::Polled);
                 (phase, wait.wakers.clone())
             }
@@ -298,6 +328,8 @@ struct Working<D: Database> {
     thread: u64,
     /// What a panic leaves behind at the server, perhaps.
     session: Option<SessionId>,
+    /// Whether the database has answered a lock call.
+    worked: bool,
 }
 
 impl<D: Database> Working<D> {
@@ -320,7 +352,9 @@ impl<D: Database> Working<D> {
         self.session = Some(session.id().clone());
         loop {
             let time = LOCK_SLICE.saturating_add(links.operation_timeout);
-            match session.lock(&slot, Budget::new(time)) {
+            let locked = session.lock(&slot, Budget::new(time));
+            self.worked |= locked.is_ok();
+            match locked {
                 Ok(true) => {
                     session = match waits.offer(&slot, thread, session) {
                         None => return,
@@ -348,7 +382,7 @@ impl<D: Database> Working<D> {
         let (links, slot) = (&self.waits.links, &self.slot);
         let wanted = self.waits.state.lock().of(slot, self.thread).is_some();
         if wanted {
-            if !matches!(failure, Failure::Answer(_)) {
+            if failure.leaves_doubt() {
                 links.ghosts.add(session.id().clone(), slot, None);
             }
             let error = failure.into_store_error();
@@ -368,7 +402,7 @@ impl<D: Database> Drop for Working<D> {
         {
             self.waits.links.ghosts.add(session, &self.slot, None);
         }
-        self.waits.leave(&self.slot, self.thread);
+        self.waits.leave(&self.slot, self.thread, self.worked);
     }
 }
 
@@ -377,6 +411,7 @@ struct Interest<D: Database> {
     waits: Arc<Waits<D>>,
     slot: SlotName,
     number: u64,
+    process: Process,
 }
 
 impl<D: Database> Registration for Interest<D> {
@@ -396,6 +431,9 @@ impl<D: Database> Registration for Interest<D> {
 impl<D: Database> Interest<D> {
     /// Does nothing the second time.
     fn leave(&self, budget: Budget) {
+        if !self.process.is_this() {
+            return;
+        }
         let mut state = self.waits.state.lock();
         let Some(wait) = state.slots.get_mut(&self.slot) else {
             return;
