@@ -88,6 +88,10 @@ pub trait Database: Program + Send + Sync + 'static {
     /// Ends a session.
     fn end(session: &str) -> String;
 
+    /// Makes the server read-only, as a primary is whose place another takes, or lets it take writes again. Live
+    /// sessions stay.
+    fn read_only(server: &Daemon<Self>, read_only: bool);
+
     /// Creates a user without rights who may have so many sessions.
     fn create_user(name: &str, password: &str, sessions: u32) -> String;
 

@@ -152,6 +152,10 @@ impl Database for MariaDb {
     }
 
     /// The password is not stored as text; accounts of other hosts are not met.
+    fn read_only(server: &MariaDbServer, read_only: bool) {
+        server.sql(&format!("SET GLOBAL read_only = {read_only}"));
+    }
+
     fn create_user(name: &str, password: &str, sessions: u32) -> String {
         format!(
             "CREATE USER {name}@127.0.0.1 IDENTIFIED BY '{password}' \

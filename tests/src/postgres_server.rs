@@ -158,6 +158,13 @@ impl Database for Postgres {
         format!("SELECT pg_terminate_backend({session})")
     }
 
+    fn read_only(server: &PostgresServer, read_only: bool) {
+        server.sql(&format!(
+            "ALTER SYSTEM SET default_transaction_read_only = {read_only}"
+        ));
+        server.sql("SELECT pg_reload_conf()");
+    }
+
     fn create_user(name: &str, password: &str, sessions: u32) -> String {
         format!("CREATE ROLE {name} LOGIN PASSWORD '{password}' CONNECTION LIMIT {sessions}")
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::daemon::Daemon;
 use guard_conformance::database::Database;
-use guard_conformance::proxy::Proxy;
+use guard_conformance::proxy::{Direction, Proxy};
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{CloseOutcome, GuardError, SandboxExecutionGuard};
 
@@ -103,4 +103,26 @@ pub fn every_session_ends_with_its_guard<D: Database>() {
     assert_eq!(lease.close(), CloseOutcome::Released);
     drop(lease);
     eventually("the sessions are gone", || sessions(&server) == 0);
+}
+
+/// The slot was the lease's until it was closed: no loss.
+pub fn a_lease_whose_connection_is_cut_at_the_unlock_was_its_holders<D: Database>() {
+    let server = Daemon::<D>::start();
+    let proxy = Proxy::to(server.port());
+    let far = builder::<D>(&D::url(proxy.port())).build().unwrap();
+    let near = guard(&server);
+    for direction in [Direction::Request, Direction::Reply] {
+        let lease = enter(&far, &key("a"));
+        assert!(lease.renew().is_ok());
+        proxy.cut_after(direction, 0);
+        let outcome = lease.close();
+        if proxy.has_cut() {
+            assert!(
+                matches!(outcome, CloseOutcome::Released | CloseOutcome::Deferred),
+                "{direction:?}: {outcome:?}"
+            );
+        }
+        proxy.heal();
+        drop(near.try_enter_for(&key("a"), PATIENCE).unwrap());
+    }
 }

@@ -5,7 +5,9 @@
 #![allow(unreachable_pub, reason = "each target is a crate of its own")]
 
 pub mod losses;
+pub mod primaries;
 pub mod refusals;
+pub mod renewals;
 pub mod secrets;
 pub mod sharing;
 pub mod stalls;
@@ -32,6 +34,14 @@ macro_rules! database_faults {
                 a_holder_that_overstays_its_ttl_loses_the_slot,
                 renewal_keeps_a_lease_beyond_its_ttl_until_max_hold,
                 every_session_ends_with_its_guard,
+                a_lease_whose_connection_is_cut_at_the_unlock_was_its_holders,
+            }
+            primaries {
+                a_server_that_takes_no_writes_gives_no_lease_and_keeps_none,
+            }
+            renewals {
+                a_long_way_costs_no_lease,
+                a_session_that_stalls_costs_no_other_its_renewal,
             }
             refusals {
                 an_address_that_cannot_be_read_is_a_setting,
@@ -39,6 +49,7 @@ macro_rules! database_faults {
                 nobody_there_and_nobody_who_answers_are_transient,
                 a_login_that_is_refused_is_permanent_and_shows_no_password,
                 too_many_connections_are_transient_and_no_answer_about_the_slot,
+                a_holder_that_one_has_no_right_to_end_is_an_error_that_names_the_right,
                 a_server_that_ends_idle_sessions_and_long_statements_does_not_end_ours,
             }
             secrets {
@@ -53,6 +64,7 @@ macro_rules! database_faults {
                 a_stopped_server_holds_nobody_beyond_the_operation_timeout,
                 a_black_hole_holds_nobody_and_leaves_no_lock,
                 a_holder_that_does_not_hear_its_server_stops_believing_in_time,
+                a_holder_that_its_server_does_not_hear_is_given_up,
                 a_lock_call_that_is_executed_late_leaves_no_ghost,
                 a_wait_under_way_ends_in_time_when_the_server_stops,
             }

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
+use guard_conformance::database::{Client, Database};
 use guard_conformance::{Waiting, eventually};
 use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
 
-use super::{SLACK, blocked, builder, enter, guard, key};
+use super::{SLACK, blocked, builder, enter, guard, key, slot};
 
 const PASSWORD: &str = "swordfish";
 
@@ -82,6 +82,25 @@ pub fn too_many_connections_are_transient_and_no_answer_about_the_slot<D: Databa
         Err(error @ GuardError::Store { .. }) => assert!(error.is_transient(), "{error:?}"),
         other => panic!("{other:?}"),
     }
+}
+
+pub fn a_holder_that_one_has_no_right_to_end_is_an_error_that_names_the_right<D: Database>() {
+    let server = Daemon::<D>::start();
+    server.sql(&D::create_user("limited", PASSWORD, 100));
+    let user = format!("limited:{PASSWORD}");
+    let guard = builder::<D>(&D::address(&user, server.port(), D::DATABASE));
+    let guard = guard.build().unwrap();
+    let mut other = Client::start(&server);
+    assert!(other.lock(&slot(&key("a"))));
+    match guard.force_release(&key("a")) {
+        Err(GuardError::Store { source, .. }) => {
+            let source = source.to_string();
+            let right = ["pg_signal_backend", "CONNECTION ADMIN"];
+            assert!(right.iter().any(|right| source.contains(right)), "{source}");
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+    assert!(guard.try_enter_now(&key("a")).unwrap().is_none());
 }
 
 pub fn a_server_that_ends_idle_sessions_and_long_statements_does_not_end_ours<D: Database>() {

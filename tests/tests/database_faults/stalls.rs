@@ -106,6 +106,24 @@ pub fn a_holder_that_does_not_hear_its_server_stops_believing_in_time<D: Databas
     drop(guard(&server).try_enter_for(&key("a"), PATIENCE).unwrap());
 }
 
+/// The server gives up a client that says nothing after some time; the holder has stopped believing before.
+pub fn a_holder_that_its_server_does_not_hear_is_given_up<D: Database>() {
+    let server = Daemon::<D>::start();
+    let proxy = Proxy::to(server.port());
+    let far = builder::<D>(&D::url(proxy.port()));
+    let (far, near) = (far.build().unwrap(), guard(&server));
+    let lease = enter(&far, &key("a"));
+    proxy.black_hole(true);
+    let before = Instant::now();
+    let next = Waiting::start(move || near.try_enter_for(&key("a"), 2 * PATIENCE));
+    eventually("the lease is lost", || !lease.is_held());
+    assert!(!next.is_over());
+    // Nobody has to tell the server.
+    drop(next.result().unwrap());
+    let took = before.elapsed();
+    assert!(took < Duration::from_secs(33), "{took:?}");
+}
+
 pub fn a_lock_call_that_is_executed_late_leaves_no_ghost<D: Database>() {
     let server = Daemon::<D>::start();
     let proxy = Proxy::to(server.port());

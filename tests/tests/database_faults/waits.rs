@@ -78,9 +78,10 @@ pub fn slots_beyond_the_wait_connections_are_polled<D: Database>() {
 
 pub fn a_wait_that_ends_leaves_no_session_in_the_queue<D: Database>() {
     let server = Daemon::<D>::start();
-    let (waiting, other) = (guard(&server), guard(&server));
+    let other = guard(&server);
     let lease = enter(&other, &key("a"));
     for round in 0..20 {
+        let waiting = guard(&server);
         let wait = {
             let waiting = waiting.clone();
             Waiting::start(move || waiting.try_enter(&key("a")).map(drop))
@@ -94,10 +95,12 @@ pub fn a_wait_that_ends_leaves_no_session_in_the_queue<D: Database>() {
                 "{outcome:?}"
             );
         } else {
-            drop(wait);
             waiting.close();
-            eventually("nobody waits any more", || blocked(&server) == 0);
-            break;
+            let outcome = wait.result();
+            assert!(
+                matches!(outcome, Err(GuardError::Closed { .. })),
+                "{outcome:?}"
+            );
         }
         assert_eq!(blocked(&server), 0);
     }
@@ -109,6 +112,7 @@ pub fn a_wait_that_ends_leaves_no_session_in_the_queue<D: Database>() {
 pub fn a_grant_that_meets_the_end_of_its_wait_is_given_back<D: Database>() {
     let server = Daemon::<D>::start();
     let (waiting, other) = (guard(&server), guard(&server));
+    let (mut granted, mut interrupted) = (0, 0);
     for round in 0..60_u64 {
         let lease = enter(&other, &key("a"));
         let wait = {
@@ -117,17 +121,27 @@ pub fn a_grant_that_meets_the_end_of_its_wait_is_given_back<D: Database>() {
         };
         eventually("it waits at the server", || blocked(&server) == 1);
         thread::scope(|scope| {
-            scope.spawn(|| lease.close());
+            // The first rounds let the wait end before the close, the last ones long after.
+            let closing = scope.spawn(|| {
+                thread::sleep(Duration::from_micros(200_u64.saturating_sub(20 * round)));
+                lease.close();
+            });
             thread::sleep(Duration::from_micros(20 * round));
+            if round >= 50 {
+                closing.join().unwrap();
+                eventually("the wait is over", || wait.is_over());
+            }
             wait.interrupt();
         });
         match wait.result() {
-            Ok(()) | Err(GuardError::Interrupted { .. }) => {}
+            Ok(()) => granted += 1,
+            Err(GuardError::Interrupted { .. }) => interrupted += 1,
             Err(error) => panic!("{error}"),
         }
         drop(enter(&other, &key("a")));
         // One that came too late is taken by the next wait of the thread, which has ended.
     }
+    assert!(granted > 0 && interrupted > 0, "{granted}, {interrupted}");
     assert_eq!(blocked(&server), 0);
 }
 

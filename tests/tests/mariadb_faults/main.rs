@@ -9,6 +9,5 @@ mod database_faults;
 mod proxies;
 mod refusals;
 mod sharing;
-mod stalls;
 
 database_faults!(guard_conformance::mariadb_server::MariaDb);

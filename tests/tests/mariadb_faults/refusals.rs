@@ -1,13 +1,16 @@
 //! What only MySQL and MariaDB refuse.
 
 use std::error::Error as _;
+use std::process::Command;
+use std::time::Duration;
 
 use guard_conformance::database::{Client, Database as _};
 use guard_conformance::mariadb_server::{MariaDb, MariaDbServer};
-use guard_core::{ConfigError, SandboxExecutionGuard};
+use guard_conformance::{PATIENCE, Waiting, eventually};
+use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
 use guard_mysql::MySqlSandboxExecutionGuard;
 
-use crate::database_faults::{OWNER, builder, enter, guard, key, slot};
+use crate::database_faults::{OWNER, blocked, builder, enter, guard, key, slot};
 
 #[test]
 fn what_is_wrong_with_an_address_is_said() {
@@ -72,6 +75,54 @@ fn a_replica_is_refused_as_transient() {
     assert!(error.source().unwrap().to_string().contains("read-only"));
     server.sql("SET GLOBAL read_only = OFF");
     drop(enter(&guard(&server), &key("a")));
+}
+
+/// The lock comes while the server is no primary any more.
+#[test]
+fn a_wait_is_granted_nothing_on_a_server_that_became_read_only_meanwhile() {
+    let server = MariaDbServer::start();
+    let guard = builder::<MariaDb>(&server.url()).outage_tolerance(Duration::ZERO);
+    let guard = guard.build().unwrap();
+    let mut other = Client::start(&server);
+    assert!(other.lock(&slot(&key("a"))));
+    let waiting = Waiting::start(move || guard.try_enter(&key("a")).map(drop));
+    eventually("it waits at the server", || blocked(&server) == 1);
+    server.sql("SET GLOBAL read_only = ON");
+    assert!(other.unlock(&slot(&key("a"))));
+    assert!(matches!(waiting.result(), Err(GuardError::Store { .. })));
+    eventually("nobody has the lock", || {
+        server.holder(&slot(&key("a"))).is_none()
+    });
+}
+
+/// The numbers of connections begin anew with the server, and on a socket there is no port to tell them apart.
+#[test]
+fn a_stranger_that_is_given_the_number_of_a_ghost_is_left_alone() {
+    let mut server = MariaDbServer::start();
+    let guard = builder::<MariaDb>(&server.socket_url()).build().unwrap();
+    let lease = enter(&guard, &key("a"));
+    let number: u64 = server.holder(&slot(&key("a"))).unwrap().parse().unwrap();
+    let socket = server.sql("SELECT @@socket");
+    server.restart();
+    let mut strangers = Vec::new();
+    loop {
+        let mut command = Command::new("mariadb");
+        command.args(["--no-defaults", "--batch", "--unbuffered", "--raw"]);
+        command.args(["--skip-column-names", "--user=root"]);
+        command.arg(format!("--socket={socket}"));
+        let stranger = Client::<MariaDb>::of(command);
+        let own: u64 = stranger.id().parse().unwrap();
+        strangers.push(stranger);
+        if own >= number {
+            break;
+        }
+    }
+    // Whatever the lease's end does about its session that is gone.
+    lease.close();
+    drop(guard.try_enter_for(&key("a"), PATIENCE).unwrap());
+    for stranger in &mut strangers {
+        assert_eq!(stranger.ask("SELECT 1"), "1");
+    }
 }
 
 #[test]

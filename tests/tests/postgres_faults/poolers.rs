@@ -1,11 +1,16 @@
 //! PgBouncer in front of the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use guard_conformance::database::Client;
 use guard_conformance::pgbouncer::PgBouncer;
 use guard_conformance::postgres_server::{Postgres, PostgresServer, psql};
-use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
+use guard_core::{ConfigError, SandboxExecutionGuard};
 
 use crate::database_faults::{builder, enter, guard, key};
+
+const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
 
 #[track_caller]
 fn assert_refused(error: &ConfigError) {
@@ -26,10 +31,16 @@ fn a_pooler_that_shares_backends_is_refused_at_building() {
     }
 }
 
+/// In session mode no two of our connections meet: it is the lock that gives the backend away.
 #[test]
 fn a_backend_that_carries_a_lock_already_lets_nobody_work_unguarded() {
     let server = PostgresServer::start();
-    let pooler = PgBouncer::start(&server, "transaction");
+    let pooler = PgBouncer::start_with(&server, "session", "server_reset_query =");
+    drop(
+        builder::<Postgres>(&PgBouncer::start(&server, "session").url())
+            .build()
+            .unwrap(),
+    );
     // Another program's lock is left behind on a backend that belongs to nobody.
     let mut stranded = psql(&pooler.url());
     stranded.args(["-c", "SELECT pg_try_advisory_lock(1)"]);
@@ -39,7 +50,7 @@ fn a_backend_that_carries_a_lock_already_lets_nobody_work_unguarded() {
 
 /// The pooler gives out its backends in turn: the builder's connections meet one each, and another one later.
 #[test]
-fn an_entry_finds_out_that_its_backend_is_shared() {
+fn a_pooler_that_gives_out_its_backends_in_turn_is_refused_at_building() {
     let server = PostgresServer::start();
     let pooler = PgBouncer::start_with(&server, "transaction", "server_round_robin = 1");
     let busy = [(); 2].map(|()| {
@@ -53,20 +64,39 @@ fn an_entry_finds_out_that_its_backend_is_shared() {
         busy.send("COMMIT");
         busy.ask("SELECT 1");
     }
-    let guard = builder::<Postgres>(&pooler.url()).build().unwrap();
-    match guard.try_enter(&key("a")) {
-        Err(GuardError::Store {
-            source, transient, ..
-        }) => {
-            assert!(
-                !transient && source.to_string().contains("session mode"),
-                "{source}"
-            );
+    assert_refused(&builder::<Postgres>(&pooler.url()).build().unwrap_err());
+    assert_eq!(server.sql(LOCKS), "0");
+}
+
+/// Other clients take the backends in between, so that our connections need not meet.
+#[test]
+fn no_builder_gets_past_a_busy_pooler_and_no_strangers_statement_is_cut_off() {
+    const STRANGERS: usize = 6;
+    const BUILDERS: usize = 60;
+    let server = PostgresServer::start();
+    let pooler = PgBouncer::start_with(&server, "transaction", "default_pool_size = 4");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let strangers: Vec<_> = (0..STRANGERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut stranger = Client::<Postgres>::of(psql(&pooler.url()));
+                    while !stop.load(Ordering::Relaxed) {
+                        assert_eq!(stranger.ask("SELECT 1 FROM pg_sleep(0.0005)"), "1");
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..BUILDERS {
+            let built = builder::<Postgres>(&pooler.url()).build();
+            assert_refused(&built.unwrap_err());
         }
-        other => panic!("{other:?}"),
-    }
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
-    assert_eq!(server.sql(locks), "0");
+        stop.store(true, Ordering::Relaxed);
+        for stranger in strangers {
+            stranger.join().unwrap();
+        }
+    });
+    assert_eq!(server.sql(LOCKS), "0");
 }
 
 #[test]

@@ -32,6 +32,10 @@ pub(crate) enum Fate {
     Panics,
     /// It is not done, and takes all the time that it has.
     Stalls,
+    /// It is refused at once.
+    Refused,
+    /// It is not done, the session is cut off, and the server does not hear of it.
+    Cut,
 }
 
 type Script = dyn Fn(Call) -> Fate + Send + Sync;
@@ -135,6 +139,7 @@ impl Database for Fake {
             Fate::Answered => {}
             Fate::Panics => panic!("{WANTED}"),
             Fate::Stalls => return Err(stall(budget)),
+            Fate::Refused | Fate::Cut => return Err(StoreError::transient(WANTED)),
         }
         let number = self.0.with(|state| {
             state.next += 1;
@@ -167,6 +172,11 @@ impl FakeSession {
             Fate::Stalls => {
                 self.heard = false;
                 Err(Failure::Unanswered(stall(budget)))
+            }
+            Fate::Refused => Err(Failure::Answer(StoreError::transient(WANTED))),
+            Fate::Cut => {
+                self.heard = false;
+                Err(Failure::Ended(StoreError::transient(WANTED)))
             }
         }
     }

@@ -14,15 +14,15 @@ use parking_lot::Mutex;
 use crate::database::{Call, Fake, Fate, Server, store};
 use crate::slot;
 
-fn budget() -> Budget {
+pub(crate) fn budget() -> Budget {
     Budget::new(Duration::from_secs(10))
 }
 
-fn ttl() -> LeaseTtl {
+pub(crate) fn ttl() -> LeaseTtl {
     LeaseTtl::new(LeaseTtl::DEFAULT, Duration::MAX).unwrap()
 }
 
-fn token() -> LeaseToken {
+pub(crate) fn token() -> LeaseToken {
     LeaseToken::generate(&OwnerLabel::default())
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod database;
+mod finality;
 mod hand_overs;
 mod waits;
 

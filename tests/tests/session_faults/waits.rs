@@ -13,6 +13,8 @@ use guard_session::SessionStore;
 use parking_lot::Mutex;
 
 use crate::database::{Call, Fake, Fate, Server, store};
+use crate::finality::granted;
+use crate::hand_overs::{budget, token};
 use crate::{SLACK, config, guard, key, slot};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -178,4 +180,87 @@ fn an_entry_on_a_database_that_stalls_ends_one_operation_after_its_deadline() {
     server.script(|_| Fate::Answered);
     held.close();
     drop(waiting.try_enter_for(&key("a"), PATIENCE).unwrap());
+}
+
+/// A database that refuses the lock call of the waiting thread each time: the slot is polled, and a thread tried now and
+/// then.
+#[test]
+fn a_wait_that_fails_again_and_again_is_tried_less_and_less() {
+    let server = Server::start();
+    let (holder, waiting) = (guard(&server, 0, TIMEOUT), guard(&server, 1, TIMEOUT));
+    let held = holder.try_enter_now(&key("a")).unwrap().unwrap();
+    let (locks, looks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    server.script({
+        let (locks, looks) = (Arc::clone(&locks), Arc::clone(&looks));
+        move |call| match call {
+            Call::Lock => {
+                locks.fetch_add(1, Ordering::SeqCst);
+                Fate::Refused
+            }
+            Call::TryLock => {
+                looks.fetch_add(1, Ordering::SeqCst);
+                Fate::Answered
+            }
+            _ => Fate::Answered,
+        }
+    });
+    let patience = Duration::from_secs(2);
+    let outcome = waiting.try_enter_for(&key("a"), patience);
+    assert!(matches!(outcome, Err(GuardError::TimedOut { .. })));
+    let (locks, looks) = (locks.load(Ordering::SeqCst), looks.load(Ordering::SeqCst));
+    // The pauses double from 50 ms; the looks are those of the retry interval, and one for each attempt.
+    assert!((2..=8).contains(&locks), "{locks} lock calls");
+    assert!(looks <= 60, "{looks} looks");
+    drop(held);
+}
+
+/// A store whose waiter is woken and never comes: its session has the lock.
+fn unclaimed(server: &Arc<Server>) -> (LeaseGuard<Watching>, SessionStore<Fake>) {
+    let holder = guard(server, 0, TIMEOUT);
+    let held = holder.try_enter_now(&key("a")).unwrap().unwrap();
+    let idle = store(server, 1, TIMEOUT);
+    let watching = Watching {
+        store: idle.clone(),
+        watches: Arc::default(),
+    };
+    let waiting = LeaseGuard::new(watching, &config(TIMEOUT)).unwrap();
+    let outcome = waiting.try_enter_for(&key("a"), Duration::from_millis(20));
+    assert!(matches!(outcome, Err(GuardError::TimedOut { .. })));
+    held.close();
+    eventually("the lock is won", || server.is_locked(slot("a").as_str()));
+    (waiting, idle)
+}
+
+#[test]
+fn a_lock_that_nobody_claims_is_given_up() {
+    let server = Server::start();
+    let (_waiting, _) = unclaimed(&server);
+    let (other, token) = (store(&server, 0, TIMEOUT), token());
+    eventually("another store gets it", || {
+        granted(&other, &slot("a"), &token)
+    });
+    other.release(&slot("a"), &token, budget()).unwrap();
+}
+
+#[test]
+fn a_session_that_does_not_give_up_what_nobody_claims_is_ended() {
+    let server = Server::start();
+    let (_waiting, idle) = unclaimed(&server);
+    let unlocks = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&unlocks);
+    server.script(move |call| {
+        if call == Call::Unlock && count.fetch_add(1, Ordering::SeqCst) == 0 {
+            Fate::Cut
+        } else {
+            Fate::Answered
+        }
+    });
+    eventually("it is given up in vain", || {
+        unlocks.load(Ordering::SeqCst) > 0
+    });
+    let token = token();
+    eventually("its session is ended by who wants the slot", || {
+        granted(&idle, &slot("a"), &token)
+    });
+    idle.release(&slot("a"), &token, budget()).unwrap();
 }

@@ -1,0 +1,51 @@
+//! Servers that stop being the one whose locks exclude, under live sessions.
+
+use std::time::Duration;
+
+use guard_conformance::daemon::Daemon;
+use guard_conformance::database::Database;
+use guard_conformance::{PATIENCE, eventually};
+use guard_core::{GuardError, SandboxExecutionGuard};
+
+use super::{builder, enter, key};
+
+#[track_caller]
+fn assert_unfit<T: std::fmt::Debug>(outcome: Result<T, GuardError>) {
+    match outcome {
+        Err(GuardError::Store {
+            source, transient, ..
+        }) => {
+            let source = source.to_string();
+            assert!(transient && source.contains("read-only"), "{source}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn a_server_that_takes_no_writes_gives_no_lease_and_keeps_none<D: Database>() {
+    let server = Daemon::<D>::start();
+    let hasty = builder::<D>(&server.url()).outage_tolerance(Duration::ZERO);
+    let guard = hasty.build().unwrap();
+    let leases = ["a", "b"].map(|value| enter(&guard, &key(value)));
+    // Idle sessions from before.
+    drop([enter(&guard, &key("c")), enter(&guard, &key("d"))]);
+    D::read_only(&server, true);
+    // PostgreSQL's sessions hear of it in their own time.
+    eventually("the server gives no lease", || {
+        guard.try_enter_now(&key("c")).is_err()
+    });
+    for _ in 0..20 {
+        assert_unfit(guard.try_enter_now(&key("c")));
+        assert_unfit(guard.try_enter_now(&key("a")));
+    }
+    assert_unfit(guard.holder(&key("c")));
+    assert!(matches!(leases[0].renew(), Err(GuardError::NotHeld { .. })));
+    eventually("the other lease is lost", || !leases[1].is_held());
+    D::read_only(&server, false);
+    for value in ["a", "b", "c"] {
+        eventually("the slot is free again", || {
+            matches!(guard.try_enter_now(&key(value)), Ok(Some(_)))
+        });
+    }
+    drop(guard.try_enter_for(&key("a"), PATIENCE).unwrap());
+}
