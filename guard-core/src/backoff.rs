@@ -54,10 +54,13 @@ mod tests {
     #[test]
     fn jitter_stays_within_a_tenth_and_overflows_nowhere() {
         let pause = Duration::from_millis(500);
-        for _ in 0..1_000 {
-            let jittered = jittered(pause);
-            assert!(jittered >= pause * 9 / 10 && jittered <= pause * 11 / 10);
-        }
+        let pauses: Vec<_> = (0..1_000).map(|_| jittered(pause)).collect();
+        let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
+        assert!(*least >= pause * 9 / 10 && *most <= pause * 11 / 10);
+        assert!(
+            *least < pause * 19 / 20 && *most > pause * 21 / 20,
+            "they differ"
+        );
         assert!(jittered(Duration::MAX) > Duration::from_secs(1));
     }
 
