@@ -37,7 +37,7 @@
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs`, `tests/mariadb.rs` | the suite on each store |
 //! | `tests/database_faults`, `tests/database_timings` | what every database is asked; a database joins with a [`Database`](database::Database) and a target of a few lines, such as `tests/mariadb_faults/main.rs` |
-//! | `tests/memory_controls.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs`, `tests/mariadb_*.rs` | what only one store can be asked |
+//! | `tests/memory_*.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs`, `tests/mariadb_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and
 //! nothing is ever flushed. They wait for events; a bound on time stands only where time is the promise.
