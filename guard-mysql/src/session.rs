@@ -1,6 +1,7 @@
 //! One session, and its statements.
 
 use std::fmt::Write as _;
+use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
 use std::thread;
@@ -63,6 +64,8 @@ enum State {
     Idle(Conn),
     Busy(Statement),
     Over,
+    /// The end of the connection was there before the last statement was sent.
+    OverBefore,
 }
 
 impl MySqlSession {
@@ -200,7 +203,9 @@ impl Session for MySqlSession {
         let statement =
             format!("SELECT CASE WHEN {same} THEN RELEASE_LOCK({name}) ELSE {SHARED} END");
         let released = match self.value("unlocking", statement, budget) {
-            Err(Failure::Ended(error)) if is_farewell(&error) => Err(Failure::Unfit(error)),
+            Err(Failure::Ended(error)) if self.state.was_over() || is_farewell(&error) => {
+                Err(Failure::Unfit(error))
+            }
             released => released,
         }?;
         if released.as_deref() == Some(SHARED) {
@@ -352,18 +357,33 @@ impl State {
         self.finishing(operation).await?
     }
 
+    const fn was_over(&self) -> bool {
+        matches!(self, Self::OverBefore)
+    }
+
     /// Waits for the answer of the statement under way: the outer error if the session is not free for another
     /// one, the inner one if it is.
     async fn finishing(&mut self, operation: &str) -> Result<Result<Answer, Failure>, Failure> {
         let Self::Busy(statement) = self else {
             return Err(Failure::Unfit(over(operation)));
         };
-        let (connection, answer) = statement.await;
+        let mut at_once = true;
+        let (connection, answer) = poll_fn(|context| {
+            let polled = statement.as_mut().poll(context);
+            at_once &= polled.is_ready();
+            polled
+        })
+        .await;
         let answer = answer.map_err(|error| failure(operation, error));
         *self = match answer {
             Ok(_) | Err(Failure::Answer(_)) => Self::Idle(connection),
             Err(failure) => {
-                *self = Self::Over;
+                // No answer is there at once.
+                *self = if at_once {
+                    Self::OverBefore
+                } else {
+                    Self::Over
+                };
                 return Err(failure);
             }
         };

@@ -22,6 +22,7 @@
 //! |---|---|
 //! | `session` | what a database has to bring along |
 //! | `store` | the store contract |
+//! | `inner` | the session of a lease: asked, freed, ended |
 //! | `leases` | which session carries which token's lease |
 //! | `links` | sessions for operations |
 //! | `ghosts` | calls under way, and sessions that have to be ended |
@@ -31,6 +32,7 @@
 //! | `text` | addresses and words of servers, as they may be shown |
 
 mod ghosts;
+mod inner;
 mod leases;
 mod links;
 mod process;
