@@ -43,17 +43,12 @@ impl<D: Database> Working<D> {
             self.worked |= locked.is_ok();
             match locked {
                 Ok(true) => {
-                    session = match waits.offer(&slot, thread, session) {
-                        None => return,
-                        // Woken and not come: others get their turn, and then this one waits again.
-                        Some(unclaimed) => unclaimed,
+                    let Some(unclaimed) = waits.offer(&slot, thread, session) else {
+                        return;
                     };
-                    let budget = Budget::new(links.operation_timeout);
-                    if let Err(failure) = session.unlock(&slot, budget) {
-                        // Whoever ends the waiting just now ends no session that is not blocked.
-                        links.ghosts.add(session.id().clone(), &slot, None);
-                        return self.failed(session, failure);
-                    }
+                    // Woken and not come: the slot is left to others for a while.
+                    self.worked = false;
+                    return self.give_up(unclaimed);
                 }
                 Ok(false) => {}
                 Err(failure) => return self.failed(session, failure),
@@ -62,6 +57,18 @@ impl<D: Database> Working<D> {
                 // Whoever ended the waiting may be ending this session just now: it is not used again.
                 return;
             }
+        }
+    }
+
+    /// Frees a lock that nobody claims.
+    fn give_up(&self, mut session: D::Session) {
+        let links = &self.waits.links;
+        match session.unlock(&self.slot, Budget::new(links.operation_timeout)) {
+            Ok(true) => links.keep(session),
+            // Somebody else has used the session.
+            Ok(false) => {}
+            // Whoever ends the waiting just now ends no session that is not blocked.
+            Err(_) => links.ghosts.add(session.id().clone(), &self.slot, None),
         }
     }
 
