@@ -87,13 +87,14 @@ fn no_builder_gets_past_a_busy_pooler_and_no_strangers_statement_is_cut_off() {
                 })
             })
             .collect();
-        for _ in 0..BUILDERS {
-            let built = builder::<Postgres>(&pooler.url()).build();
-            assert_refused(&built.unwrap_err());
-        }
+        let build = |_| builder::<Postgres>(&pooler.url()).build();
+        let built: Vec<_> = (0..BUILDERS).map(build).collect();
         stop.store(true, Ordering::Relaxed);
         for stranger in strangers {
             stranger.join().unwrap();
+        }
+        for built in built {
+            assert_refused(&built.unwrap_err());
         }
     });
     assert_eq!(server.sql(LOCKS), "0");
