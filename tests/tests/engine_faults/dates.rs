@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::Waiting;
 use guard_core::{
-    Budget, LeaseStore as _, LeaseToken, LeaseTtl, OwnerLabel, SandboxExecutionGuard as _,
-    SandboxLease,
+    Budget, Clock, GuardConfig, LeaseStore as _, LeaseToken, LeaseTtl, OwnerLabel,
+    SandboxExecutionGuard as _, SandboxLease, SystemClock,
 };
 use guard_memory::{MemorySandboxExecutionGuard, MemoryStore};
 
@@ -53,6 +53,16 @@ fn a_lease_that_was_handed_over_ends_for_its_holder_before_it_ends_at_the_store(
     store_keeps_it(&store, &next.result());
 }
 
+/// A clock that takes its time.
+struct SlowClock;
+
+impl Clock for SlowClock {
+    fn now(&self) -> Instant {
+        thread::sleep(Duration::from_millis(50));
+        SystemClock.now()
+    }
+}
+
 #[test]
 fn a_renewed_lease_ends_for_its_holder_before_it_ends_at_the_store() {
     let slow = |step: Step| matches!(step, Step::Acquire | Step::Renew | Step::HandOver);
@@ -62,17 +72,31 @@ fn a_renewed_lease_ends_for_its_holder_before_it_ends_at_the_store() {
         }
         Ok(())
     })
-    .guard(&ttl(Duration::from_secs(30)));
+    .guard(&GuardConfig {
+        clock: Arc::new(SlowClock),
+        ..ttl(Duration::from_secs(30))
+    });
+    let in_line = |lease: &SandboxLease| {
+        let begun = Instant::now();
+        let (_, holder) = guard.store().memory.holders().pop().expect("a holder");
+        let at_the_store = holder.remaining().expect("a TTL");
+        // How long it took to ask the slow clock is known.
+        let here = lease.remaining() + begun.elapsed();
+        assert!(
+            here < at_the_store + Duration::from_millis(20),
+            "{here:?} here, {at_the_store:?} at the store"
+        );
+    };
     let lease = guard.try_enter(&key("a")).unwrap();
-    store_keeps_it(&guard.store().memory, &lease);
+    in_line(&lease);
     lease.renew().unwrap();
-    store_keeps_it(&guard.store().memory, &lease);
+    in_line(&lease);
     let next = {
         let guard = Arc::clone(&guard);
         Waiting::start(move || guard.try_enter(&key("a")).unwrap())
     };
     lease.close();
-    store_keeps_it(&guard.store().memory, &next.result());
+    in_line(&next.result());
 }
 
 #[test]
@@ -88,9 +112,9 @@ fn an_operation_that_was_sent_before_another_and_is_done_after_it_takes_nothing_
     let earlier = budget();
     thread::sleep(Duration::from_millis(100));
     let late: [&dyn Fn(); 3] = [
-        &|| drop(store.acquire(&slot, &token, ttl, earlier).unwrap()),
-        &|| drop(store.renew(&slot, &token, ttl, earlier).unwrap()),
-        &|| drop(store.hand_over(&slot, &from, &token, ttl, earlier).unwrap()),
+        &|| assert!(store.acquire(&slot, &token, ttl, earlier).is_ok()),
+        &|| assert!(store.renew(&slot, &token, ttl, earlier).is_ok()),
+        &|| assert!(store.hand_over(&slot, &from, &token, ttl, earlier).is_ok()),
     ];
     for late in late {
         store.acquire(&slot, &token, ttl, budget()).unwrap();
