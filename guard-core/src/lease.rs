@@ -25,8 +25,10 @@ pub(crate) trait LeaseBody: Send + Sync {
 /// The right to use a sandbox slot, from entering to closing, bounded by its TTL.
 ///
 /// Dropping a lease closes it, and so does a panic that unwinds past it. Keep it in a variable: `let _ =
-/// guard.try_enter(…)` closes at once. `std::mem::forget` and `abort` do not close; the slot then comes
-/// free when the TTL ends.
+/// guard.try_enter(…)` closes at once. A process that aborts does not close; the slot then comes free when the TTL
+/// ends, or with a database at once. A lease that is leaked, by `std::mem::forget` or by a callback of its own that
+/// captures it, is open for as long as the process lives: a guard with `auto_renew` renews it up to `max_hold`, and
+/// without `max_hold` for ever, also after the guard itself was dropped.
 ///
 /// ```
 /// use guard_core::{NoopGuard, SandboxExecutionGuard, SandboxIsolationKey};
@@ -122,11 +124,12 @@ impl SandboxLease {
 
     /// Calls `callback` once if the lease is lost before it is closed: it expired, or a renewal or a look found
     /// another token in the slot, or none, or its guard's `force_release` ended it. It runs on the guard's callback
-    /// thread and may do anything. On a lease that is already lost it runs at once, on one that is closed never.
+    /// thread and may do anything; one that does not return keeps the others from running. On a lease that is already lost it runs at once, on one that is closed never.
     ///
     /// # Errors
     ///
-    /// [`GuardError::Thread`] when the callback thread cannot be started.
+    /// [`GuardError::Thread`] when the callback thread cannot be started, and [`GuardError::Forked`] in a child
+    /// that inherited the lease.
     pub fn on_lost(&self, callback: impl FnOnce() + Send + 'static) -> Result<(), GuardError> {
         Arc::clone(&self.body).on_lost(Box::new(callback))
     }

@@ -10,9 +10,9 @@ use crate::token::FencingToken;
 
 /// Hears what a guard does. Every method does nothing unless it is overridden.
 ///
-/// The methods run one after the other on the guard's callback thread, so a slow observer delays other
-/// observers' calls and `on_lost` callbacks, but no entry, no close and no renewal. A panic is caught and
-/// logged.
+/// The methods run one after the other on a thread of their own, so a slow observer delays no entry, no close, no
+/// renewal and no `on_lost` callback. At most 4,096 events wait for it; further ones are left out, and a warning
+/// tells how many. A panic is caught and logged.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,7 +179,7 @@ impl OutageEvent {
 pub(crate) struct Observed(pub(crate) Option<Arc<dyn GuardObserver>>);
 
 impl Observed {
-    /// Tells the observer on the callback thread; the event is only made if there is one.
+    /// Tells the observer on its thread; the event is only made if there is one.
     pub(crate) fn tell<E: Send + 'static>(
         &self,
         callbacks: &Callbacks,

@@ -37,6 +37,8 @@
 //! | `src/bin/chaos_client.rs` | a process that uses leases and writes its history |
 //! | `tests/memory.rs`, `tests/redis.rs`, `tests/postgres.rs`, `tests/mariadb.rs` | the suite on each store |
 //! | `tests/database_faults`, `tests/database_timings` | what every database is asked; a database joins with a [`Database`](database::Database) and a target of a few lines, such as `tests/mariadb_faults/main.rs` |
+//! | `tests/engine_faults` | what the engine makes of stores, callbacks and clocks that misbehave |
+//! | `tests/suspended_clock.rs` | the clock of leases on a machine that was suspended |
 //! | `tests/memory_*.rs`, `tests/redis_*.rs`, `tests/postgres_*.rs`, `tests/mariadb_*.rs` | what only one store can be asked |
 //!
 //! Cases run beside each other on one server that may be shared: each has a key prefix of its own, and

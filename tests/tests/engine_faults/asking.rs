@@ -113,7 +113,8 @@ fn a_store_that_answers_for_too_few_leases_is_asked_again_after_a_while() {
 
 #[test]
 fn a_thread_enters_while_its_local_storage_is_destroyed() {
-    struct Enters(RefCell<Option<(Arc<dyn SandboxExecutionGuard>, mpsc::Sender<bool>)>>);
+    type Guard = Arc<dyn SandboxExecutionGuard>;
+    struct Enters(RefCell<Option<(Guard, mpsc::Sender<bool>)>>);
     impl Drop for Enters {
         fn drop(&mut self) {
             let (guard, tell) = self.0.take().unwrap();
