@@ -145,8 +145,12 @@ impl<S: LeaseStore> Drop for Engine<S> {
         if workers.iter().any(|worker| worker.id() == here) {
             return;
         }
+        let mut in_time = true;
         for worker in workers {
-            worker.finish_by(deadline);
+            in_time &= worker.finish_by(deadline);
+        }
+        if !in_time {
+            self.store.cut_off();
         }
     }
 }

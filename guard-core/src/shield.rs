@@ -112,6 +112,10 @@ impl<S: LeaseStore> LeaseStore for Shielded<S> {
         shielded("the store", || self.0.node(slot)).unwrap_or_default()
     }
 
+    fn cut_off(&self) {
+        shielded("the store", || self.0.cut_off());
+    }
+
     fn capabilities(&self) -> Capabilities {
         shielded("the store", || self.0.capabilities())
             .unwrap_or_else(|| Capabilities::new(Duration::MAX))

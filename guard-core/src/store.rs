@@ -141,6 +141,10 @@ pub trait LeaseStore: Send + Sync + 'static {
         NodeId::default()
     }
 
+    /// Ends what is under way, with an error: the guard has ended, and the time that it waits for its threads is over.
+    /// A store that others have a handle of goes on. The default lets operations end by their budget.
+    fn cut_off(&self) {}
+
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;
 }

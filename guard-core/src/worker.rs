@@ -51,8 +51,9 @@ impl Worker {
         self.handle.thread().id()
     }
 
-    /// Waits for the thread's end until `deadline`, then lets it go. Not to be called on the thread itself.
-    pub(crate) fn finish_by(self, deadline: Instant) {
+    /// Waits for the thread's end until `deadline`, then lets it go; answers whether it has ended. Not to be called on
+    /// the thread itself.
+    pub(crate) fn finish_by(self, deadline: Instant) -> bool {
         {
             let mut done = self.done.done.lock();
             while !*done {
@@ -66,7 +67,7 @@ impl Worker {
                 }
             }
             if !*done {
-                return;
+                return false;
             }
         }
         // The work is over: what is left of the thread ends at once.
@@ -75,5 +76,6 @@ impl Worker {
             std::mem::forget(payload);
             log::error!(target: crate::LOG_TARGET, "a thread of the guard panicked");
         }
+        true
     }
 }

@@ -7,12 +7,12 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, check_url, is_host,
-    printable, session_settings,
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Place, SessionSettings, SessionStore, check_url,
+    is_host, session_settings,
 };
 use mysql_async::{Opts, OptsBuilder, UrlError};
 
-use crate::database::{MySql, THREAD_NAME};
+use crate::database::{MySql, THREAD_NAME, place};
 use crate::name::lock_name;
 use crate::session::OWNER_ATTRIBUTE;
 
@@ -123,7 +123,8 @@ impl MySqlGuardBuilder {
             options = named.connect_attribute(OWNER_ATTRIBUTE, owner).into();
         }
         let address = shown(&options);
-        let mysql = MySql::new(options).map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
+        let mysql = MySql::new(options, self.config.operation_timeout)
+            .map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(mysql, settings, address)?;
         Ok(MySqlSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
@@ -143,19 +144,10 @@ fn complaint(error: &UrlError) -> String {
     format!("{what}; {FORM}")
 }
 
-/// The host without the brackets that an address of IPv6 has in a URL.
-fn host(options: &Opts) -> &str {
-    let host = options.ip_or_hostname();
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    bare.unwrap_or(host)
-}
-
 /// Whether an address that could be read leads somewhere. What is no host is not looked up, and what looks like an
 /// address in the place of a part of one is not sent: the server's answer would show it.
 fn check(options: &Opts) -> Result<(), &'static str> {
-    if options.socket().is_none() && !is_host(host(options)) {
+    if matches!(place(options), Place::Host(host, _) if !is_host(&host)) {
         return Err("the host in it is none");
     }
     let parts = [options.user(), options.db_name()];
@@ -170,11 +162,7 @@ fn shown(options: &Opts) -> String {
     if check(options).is_err() {
         return NOWHERE.to_owned();
     }
-    let place = match options.socket() {
-        Some(path) => printable(path),
-        None => format!("{}:{}", options.ip_or_hostname(), options.tcp_port()),
-    };
-    format!("mysql://{place}")
+    format!("mysql://{}", place(options))
 }
 
 impl fmt::Debug for MySqlGuardBuilder {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use guard_core::{Budget, StoreError};
-use guard_session::{Database, Reactor};
+use guard_session::{Database, Dial, Opener, Place, Target};
 use mysql_async::{Conn, Opts, OptsBuilder};
 
 use crate::error::classify;
@@ -25,22 +25,28 @@ const MAX_PACKET: usize = 1 << 20;
 
 /// A MySQL or MariaDB server.
 pub struct MySql {
+    opener: Opener<Dialler>,
+}
+
+/// How its sessions are opened.
+struct Dialler {
     options: Opts,
-    reactor: Reactor,
 }
 
 impl MySql {
-    pub(crate) fn new(options: Opts) -> io::Result<Self> {
+    pub(crate) fn new(options: Opts, timeout: Duration) -> io::Result<Self> {
+        let places = vec![place(&options)];
         // What is set here is not asked for: a round trip less.
         let options = OptsBuilder::from_opts(options)
             .prefer_socket(false)
             .tcp_keepalive(Some(KEEPALIVE))
             .max_allowed_packet(Some(MAX_PACKET))
             .wait_timeout(usize::try_from(IDLE_TIMEOUT.as_secs()).ok());
-        Ok(Self {
+        let dialler = Dialler {
             options: options.into(),
-            reactor: Reactor::start(THREAD_NAME)?,
-        })
+        };
+        let opener = Opener::start(THREAD_NAME, dialler, places, timeout)?;
+        Ok(Self { opener })
     }
 }
 
@@ -52,11 +58,43 @@ impl Database for MySql {
     }
 
     fn open(&self, budget: Budget) -> Result<MySqlSession, StoreError> {
-        const CONNECTING: &str = "connecting";
-        let connecting = Conn::new(self.options.clone());
-        let connected = self.reactor.connect(CONNECTING, connecting, budget)?;
-        let connection = connected.map_err(|error| classify(CONNECTING, error))?;
-        let runtime = self.reactor.handle().clone();
-        MySqlSession::begin(connection, runtime, budget)
+        self.opener.open(budget)
     }
+
+    fn cut_off(&self) {
+        self.opener.stop();
+    }
+}
+
+impl Dial for Dialler {
+    type Session = MySqlSession;
+
+    async fn dial(&self, target: &Target) -> Result<MySqlSession, StoreError> {
+        let options = self.options.clone();
+        let options = match target {
+            Target::Address(address) => OptsBuilder::from_opts(options)
+                .ip_or_hostname(address.ip().to_string())
+                .tcp_port(address.port())
+                .into(),
+            // The options have it.
+            Target::Socket(..) => options,
+        };
+        let connected = Conn::new(options).await;
+        let connection =
+            connected.map_err(|error| classify(&format!("connecting to {target}"), error))?;
+        MySqlSession::begin(connection).await
+    }
+}
+
+/// Where the server of such options is.
+pub(crate) fn place(options: &Opts) -> Place {
+    if let Some(path) = options.socket() {
+        return Place::Socket(path.into(), None);
+    }
+    let host = options.ip_or_hostname();
+    // As a part of a URL.
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    Place::Host(bare.unwrap_or(host).to_owned(), options.tcp_port())
 }

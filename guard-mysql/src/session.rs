@@ -70,11 +70,7 @@ enum State {
 
 impl MySqlSession {
     /// Learns who the session is, and makes its settings.
-    pub(crate) fn begin(
-        connection: Conn,
-        runtime: Handle,
-        budget: Budget,
-    ) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(connection: Conn) -> Result<Self, StoreError> {
         const BEGINNING: &str = "beginning a session";
         let mark = SessionId::new_mark();
         let who = format!(
@@ -84,11 +80,8 @@ impl MySqlSession {
             own_lock(&mark)
         );
         let mut state = State::Idle(connection);
-        let mut ask = |statement| {
-            within(BEGINNING, budget, state.asking(BEGINNING, statement))
-                .map_err(Failure::into_bare_error)
-        };
-        let row = ask(who)?.unwrap_or_default();
+        let row = state.asking(BEGINNING, who).await;
+        let row = row.map_err(Failure::into_bare_error)?.unwrap_or_default();
         let field = |index: usize| row.get(index).and_then(Option::as_deref);
         let (Some(number), Some(user), Some(host)) = (field(0), field(1), field(2)) else {
             return Err(StoreError::permanent("the server does not say who we are"));
@@ -104,12 +97,13 @@ impl MySqlSession {
                 "the server gives the session no lock of its own",
             ));
         }
-        ask(settings(&mark))?;
+        let made = state.asking(BEGINNING, settings(&mark)).await;
+        made.map_err(Failure::into_bare_error)?;
         Ok(Self {
             state,
             same: format!("({MARK} <=> '{mark}' AND CONNECTION_ID() = {number})"),
             id: session_id(number, Some(user), Some(host)).with_mark(mark),
-            runtime,
+            runtime: Handle::current(),
             process: Process::this(),
         })
     }

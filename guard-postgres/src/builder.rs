@@ -9,12 +9,12 @@ use guard_core::{
 };
 use guard_session::{
     DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, check_url, is_host,
-    printable, session_settings,
+    session_settings,
 };
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::database::{Postgres, THREAD_NAME};
+use crate::database::{Postgres, THREAD_NAME, places};
 use crate::number::lock_number;
 
 /// What an address looks like.
@@ -125,8 +125,8 @@ impl PostgresGuardBuilder {
             database.application_name(cut(owner));
         }
         let address = shown(&database);
-        let postgres =
-            Postgres::new(database).map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
+        let postgres = Postgres::new(&database, self.config.operation_timeout)
+            .map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(postgres, settings, address)?;
         Ok(PostgresSandboxExecutionGuard {
             guard: LeaseGuard::new(store, &self.config)?,
@@ -158,6 +158,13 @@ fn check(config: &Config) -> Result<(), &'static str> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err("it names no host");
     }
+    let (hosts, numbers) = (config.get_hosts().len(), config.get_hostaddrs().len());
+    if hosts > 0 && numbers > 0 && hosts != numbers {
+        return Err("it has another number of `hostaddr` than of `host`");
+    }
+    if config.get_ports().len() > 1 && config.get_ports().len() != hosts.max(numbers) {
+        return Err("it has another number of ports than of hosts");
+    }
     let is_place = |host: &Host| match host {
         Host::Tcp(name) => is_host(name),
         #[cfg(unix)]
@@ -178,17 +185,8 @@ fn shown(config: &Config) -> String {
     if check(config).is_err() {
         return NOWHERE.to_owned();
     }
-    let ports = config.get_ports();
-    let hosts = config.get_hosts().iter().enumerate().map(|(index, host)| {
-        let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
-        match host {
-            Host::Tcp(host) => format!("{host}:{port}"),
-            #[cfg(unix)]
-            Host::Unix(folder) => format!("{} port {port}", printable(&folder.to_string_lossy())),
-        }
-    });
-    let hosts: Vec<_> = hosts.collect();
-    format!("postgres://{}", hosts.join(","))
+    let places: Vec<_> = places(config).iter().map(ToString::to_string).collect();
+    format!("postgres://{}", places.join(","))
 }
 
 impl fmt::Debug for PostgresGuardBuilder {

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use guard_core::{Budget, SlotName, StoreError};
 use guard_session::{Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, wait};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::database::{Backends, settings};
-use crate::error::{failure, shared, unfit};
+use crate::error::{is, shared, unfit};
+use crate::line::Line;
 use crate::number::lock_number;
 
 /// When a backend was started, in microseconds: with its process id it names the session for good.
@@ -41,7 +41,7 @@ const IS_UNFIT: &str = "unfit";
 
 /// One session with PostgreSQL: a connection and its backend.
 pub struct PostgresSession {
-    client: Client,
+    line: Line,
     /// The condition that this is still the same backend, and nobody has reset it.
     same: String,
     id: SessionId,
@@ -51,11 +51,7 @@ pub struct PostgresSession {
 
 impl PostgresSession {
     /// Learns who the backend is, and makes its settings.
-    pub(crate) fn begin(
-        client: Client,
-        backends: &Backends,
-        budget: Budget,
-    ) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(line: Line, backends: &Backends) -> Result<Self, StoreError> {
         const BEGINNING: &str = "beginning a session";
         let mark = SessionId::new_mark();
         let who = format!(
@@ -64,7 +60,7 @@ impl PostgresSession {
             comment(&mark),
             settings(LOCK_SLICE)
         );
-        let row = within(BEGINNING, budget, ask(&client, BEGINNING, &who));
+        let row = line.ask(BEGINNING, &who).await;
         let malformed = || StoreError::permanent("the server does not say who it is");
         let row = row
             .map_err(Failure::into_bare_error)?
@@ -85,7 +81,7 @@ impl PostgresSession {
             "(pg_backend_pid() = {backend} AND coalesce(current_setting('{MARK}', true), '') = '{mark}')"
         );
         Ok(Self {
-            client,
+            line,
             same,
             id: name.with_mark(mark),
             backends: backends.clone(),
@@ -104,7 +100,7 @@ impl PostgresSession {
         needed: bool,
         value: &str,
     ) -> Result<Option<String>, Failure> {
-        if self.client.is_closed() {
+        if self.line.is_closed() {
             let text = format!("{operation}: the session has ended");
             return Err(Failure::Unfit(StoreError::transient(text)));
         }
@@ -115,7 +111,7 @@ impl PostgresSession {
             comment(self.mark()),
             self.same
         );
-        let row = ask(&self.client, operation, &statement).await?;
+        let row = self.line.ask(operation, &statement).await?;
         match row.as_ref().and_then(|row| row.get(0)) {
             Some(IS_SHARED) => Err(Failure::Unfit(shared())),
             Some(IS_UNFIT) => Err(Failure::Unfit(unfit())),
@@ -217,7 +213,7 @@ impl Session for PostgresSession {
              LIMIT 1",
             comment(self.mark())
         );
-        let row = within(ASKING, budget, ask(&self.client, ASKING, &statement))?;
+        let row = within(ASKING, budget, self.line.ask(ASKING, &statement))?;
         let field = |index| row.as_ref().and_then(|row| row.get(index));
         if field(0) != Some("f") {
             return Err(Failure::Unfit(unfit()));
@@ -289,20 +285,6 @@ impl Drop for PostgresSession {
     }
 }
 
-/// Sends statements in one message; answers the first row of their answer.
-async fn ask(
-    client: &Client,
-    operation: &str,
-    statement: &str,
-) -> Result<Option<SimpleQueryRow>, Failure> {
-    let messages = client.simple_query(statement).await;
-    let messages = messages.map_err(|error| failure(operation, error))?;
-    Ok(messages.into_iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    }))
-}
-
 /// Waits for the answer within the budget.
 fn within<T>(
     operation: &str,
@@ -345,11 +327,4 @@ fn with_right(operation: &str, failure: Failure) -> Failure {
         }
         failure => failure,
     }
-}
-
-fn is(error: &StoreError, state: &SqlState) -> bool {
-    let source = std::error::Error::source(error);
-    source
-        .and_then(|source| source.downcast_ref::<tokio_postgres::Error>())
-        .is_some_and(|error| error.code() == Some(state))
 }

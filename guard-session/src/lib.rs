@@ -28,6 +28,7 @@
 //! | `ghosts` | calls under way, and sessions that have to be ended |
 //! | `waits` | the threads that wait in the database |
 //! | `process` | what is not a forked child's |
+//! | `opener` | for asynchronous clients: opening sessions, one attempt for all while that fails |
 //! | `reactor` | for asynchronous clients: who moves their bytes, and how callers wait for them |
 //! | `text` | addresses and words of servers, as they may be shown |
 
@@ -35,6 +36,7 @@ mod ghosts;
 mod inner;
 mod leases;
 mod links;
+mod opener;
 mod process;
 mod reactor;
 mod session;
@@ -42,6 +44,7 @@ mod store;
 mod text;
 mod waits;
 
+pub use opener::{Dial, Opener, Place, Target};
 pub use process::Process;
 pub use reactor::{Reactor, wait, wait_all};
 pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};

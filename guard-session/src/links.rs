@@ -100,6 +100,11 @@ impl<D: Database> Links<D> {
         })
     }
 
+    /// Ends every session at once.
+    pub(crate) fn cut_off(&self) {
+        self.database.cut_off();
+    }
+
     /// Keeps a session that carries no lock for the next operation.
     pub(crate) fn keep(&self, session: D::Session) {
         let silence = self.database.silence();

@@ -15,18 +15,18 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use guard_core::{Budget, StoreError};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::session::Failure;
 
 /// The thread that moves bytes for all connections of a store. It ends, and with it all connections, when this
 /// is dropped.
 pub struct Reactor {
     handle: Handle,
-    stop: Option<oneshot::Sender<()>>,
+    /// Protects the end of the thread: used up by whoever stops it.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Option<JoinHandle<()>>,
     process: Process,
 }
@@ -52,13 +52,12 @@ impl Reactor {
                     // Its sender is used or dropped: both mean the end.
                     let _ = runtime.block_on(stopped);
                 }
-                // A name that is still being resolved must not keep anybody waiting.
                 runtime.shutdown_background();
             })?;
         let handle = told.recv().map_err(io::Error::other)??;
         Ok(Self {
             handle,
-            stop: Some(stop),
+            stop: Mutex::new(Some(stop)),
             thread: Some(thread),
             process: Process::this(),
         })
@@ -79,34 +78,9 @@ impl Reactor {
         self.handle.spawn(task)
     }
 
-    /// Runs `connecting` on the thread and waits for what comes of it; `operation` is for the errors.
-    ///
-    /// # Errors
-    ///
-    /// Transient ones: when nothing comes within the budget, or the thread has ended.
-    pub fn connect<F>(
-        &self,
-        operation: &str,
-        connecting: F,
-        budget: Budget,
-    ) -> Result<F::Output, StoreError>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        if budget.remaining().is_zero() {
-            return Err(Failure::out_of_time(operation).into_bare_error());
-        }
-        let mut connecting = self.spawn(connecting);
-        match wait(&mut connecting, budget.deadline()) {
-            Some(connected) => connected.map_err(|gone| {
-                StoreError::transient("the connection's thread has ended").with_source(gone)
-            }),
-            None => {
-                connecting.abort();
-                Err(Failure::no_answer(operation).into_bare_error())
-            }
-        }
+    /// Ends the thread, and with it all connections: whoever waits for an answer is told that there is none.
+    pub fn stop(&self) {
+        drop(self.stop.lock().take());
     }
 }
 
@@ -114,10 +88,10 @@ impl Drop for Reactor {
     fn drop(&mut self) {
         if !self.process.is_this() {
             // The thread is the parent's: nobody here can end it, or wait for it.
-            std::mem::forget((self.stop.take(), self.thread.take()));
+            std::mem::forget((self.stop.get_mut().take(), self.thread.take()));
             return;
         }
-        drop(self.stop.take());
+        self.stop();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {

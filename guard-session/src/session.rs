@@ -29,6 +29,10 @@ pub trait Database: Send + Sync + 'static {
     ///
     /// As [`LeaseStore`](guard_core::LeaseStore) classifies them; no outcome is unknown here.
     fn open(&self, budget: Budget) -> Result<Self::Session, StoreError>;
+
+    /// Ends every session at once, without a word to the server, so that nobody waits any longer for an answer. The
+    /// default leaves them to whoever has them.
+    fn cut_off(&self) {}
 }
 
 /// One session with a database. Dropping it closes it without waiting. Every call is one statement that ends

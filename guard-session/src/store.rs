@@ -297,6 +297,12 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         wakeups.then(|| self.0.waits.watch(slot, waker))
     }
 
+    fn cut_off(&self) {
+        if Arc::strong_count(&self.0) == 1 {
+            self.0.links.cut_off();
+        }
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities.clone()
     }

@@ -31,6 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … so often at most.
 const LONGEST_ROW: u32 = 8;
 
+/// How long threads may take to leave by themselves at the end.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+
 /// The slots that are waited for.
 pub(crate) struct Waits<D: Database> {
     links: Arc<Links<D>>,
@@ -300,6 +303,17 @@ impl<D: Database> Waits<D> {
         }
     }
 
+    /// Waits for the threads; answers whether they have ended.
+    fn left_by(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.threads > 0 {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.threads == 0
+    }
+
     /// Ends all waiting, and waits for the threads, within the budget.
     pub(crate) fn stop(&self, budget: Budget) {
         let waits = {
@@ -314,12 +328,10 @@ impl<D: Database> Waits<D> {
             self.end(&slot, wait.phase, Budget::new(share));
             left -= 1;
         }
-        let mut state = self.state.lock();
-        while state.threads > 0 {
-            let wait = self.changed.wait_until(&mut state, budget.deadline());
-            if wait.timed_out() {
-                break;
-            }
+        // Those whose session has been ended are about to leave; one whose server does not answer would stay.
+        if !self.left_by(Instant::now() + LEAVE_WITHIN) {
+            self.links.cut_off();
+            self.left_by(budget.deadline());
         }
     }
 }

@@ -44,6 +44,8 @@ pub trait Database: Program + Send + Sync + 'static {
 
     /// Settings that end idle sessions and long statements, within a second.
     const IMPATIENT: &'static [&'static str];
+    /// The setting that has it listen on all addresses, of IPv6 too.
+    const LISTEN_EVERYWHERE: &'static str;
     /// Addresses that cannot be read.
     const UNREADABLE: &'static [&'static str];
 
@@ -91,6 +93,9 @@ pub trait Database: Program + Send + Sync + 'static {
     /// Makes the server read-only, as a primary is whose place another takes, or lets it take writes again. Live
     /// sessions stay.
     fn read_only(server: &Daemon<Self>, read_only: bool);
+
+    /// How many connections the server has counted that were given up before their login; zero where it counts none.
+    fn aborted_handshakes(server: &Daemon<Self>) -> usize;
 
     /// Creates a user without rights who may have so many sessions.
     fn create_user(name: &str, password: &str, sessions: u32) -> String;

@@ -76,6 +76,7 @@ impl Database for MariaDb {
         "lock-wait-timeout=1",
         "autocommit=OFF",
     ];
+    const LISTEN_EVERYWHERE: &'static str = "bind-address=127.0.0.1,::1";
     const UNREADABLE: &'static [&'static str] = &[
         "",
         "nonsense",
@@ -149,6 +150,12 @@ impl Database for MariaDb {
 
     fn end(session: &str) -> String {
         format!("KILL {session}")
+    }
+
+    fn aborted_handshakes(server: &MariaDbServer) -> usize {
+        let count = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+                     WHERE VARIABLE_NAME = 'ABORTED_CONNECTS'";
+        server.sql(count).parse().expect("a number")
     }
 
     /// The password is not stored as text; accounts of other hosts are not met.

@@ -91,6 +91,7 @@ impl Database for Postgres {
         "statement_timeout=300",
         "lock_timeout=100",
     ];
+    const LISTEN_EVERYWHERE: &'static str = "listen_addresses=*";
     const UNREADABLE: &'static [&'static str] = &["", "nonsense", "postgres://["];
 
     fn start_with(settings: &[&str]) -> PostgresServer {
@@ -163,6 +164,10 @@ impl Database for Postgres {
             "ALTER SYSTEM SET default_transaction_read_only = {read_only}"
         ));
         server.sql("SELECT pg_reload_conf()");
+    }
+
+    fn aborted_handshakes(_: &PostgresServer) -> usize {
+        0
     }
 
     fn create_user(name: &str, password: &str, sessions: u32) -> String {

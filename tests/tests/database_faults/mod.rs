@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "each target is a crate of its own")]
 
 pub mod losses;
+pub mod opening;
 pub mod primaries;
 pub mod refusals;
 pub mod renewals;
@@ -42,6 +43,12 @@ macro_rules! database_faults {
             renewals {
                 a_long_way_costs_no_lease,
                 a_session_that_stalls_costs_no_other_its_renewal,
+            }
+            opening {
+                a_crowd_beside_a_stopped_server_leaves_few_connections,
+                an_address_may_be_of_ipv6,
+                why_nobody_could_connect_is_told_once,
+                a_host_that_is_not_found_is_transient,
             }
             refusals {
                 an_address_that_cannot_be_read_is_a_setting,

@@ -6,6 +6,7 @@
 #[path = "../database_faults/mod.rs"]
 mod database_faults;
 
+mod opening;
 mod poolers;
 mod refusals;
 mod sharing;
