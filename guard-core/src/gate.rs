@@ -309,8 +309,12 @@ impl Gates {
         for waiter in &gate.queue {
             waiter.revoke(token);
         }
-        let holding = gate.holder.as_ref().filter(|h| h.token == *token)?;
-        holding.lease.as_ref()?.upgrade()
+        gate.lease(token)
+    }
+
+    /// The lease of this process that holds the slot with `token`, once its entry has made it.
+    pub(crate) fn lease(&self, slot: &SlotName, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
+        self.shard(slot).lock().gates.get(slot)?.lease(token)
     }
 
     /// The leases that have been held for `age` at `now`, by the guard's clock; each is told once.
@@ -370,6 +374,11 @@ impl Gate {
             kept_since: None,
             holder: None,
         }
+    }
+
+    fn lease(&self, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
+        let holding = self.holder.as_ref().filter(|h| h.token == *token)?;
+        holding.lease.as_ref()?.upgrade()
     }
 
     fn is_idle(&self) -> bool {

@@ -430,6 +430,10 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         }
     }
 
+    fn time_left(&self) -> Duration {
+        self.remaining()
+    }
+
     fn end_by_force(&self) {
         self.lose("it was ended by force");
     }

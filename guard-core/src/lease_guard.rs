@@ -71,7 +71,15 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
         let holder = store.holder(&slot, self.engine.budget());
         let holder = holder.map_err(|error| GuardError::store(&slot, error))?;
         self.engine.answered(store.node(&slot));
-        Ok(holder)
+        // Where a slot does not expire at the store, a lease of this guard has a TTL all the same.
+        let time_left = |holder: &Holder| {
+            let lease = self.engine.gates.lease(&slot, holder.token())?;
+            Some(lease.time_left())
+        };
+        Ok(holder.map(|holder| match time_left(&holder) {
+            Some(time_left) => holder.with_remaining(time_left),
+            None => holder,
+        }))
     }
 
     fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {

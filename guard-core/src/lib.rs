@@ -58,6 +58,7 @@ mod shield;
 mod slot;
 mod store;
 mod sync;
+mod text;
 mod token;
 mod ttl;
 mod wait;
@@ -85,6 +86,7 @@ pub use store::{
     Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,
     Renewed, Watch,
 };
+pub use text::printable;
 pub use token::{FencingToken, LeaseToken, OwnerLabel};
 pub use ttl::{Budget, LeaseTtl};
 pub use wait::Wait;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::StoreError;
 use crate::slot::SlotName;
+use crate::text::printable;
 use crate::token::{FencingToken, LeaseToken};
 use crate::ttl::{Budget, LeaseTtl};
 use crate::waker::Waker;
@@ -217,6 +218,12 @@ impl Holder {
         }
     }
 
+    /// Adds how long the holder still has, where the store itself does not know.
+    pub(crate) fn with_remaining(mut self, remaining: Duration) -> Self {
+        self.remaining.get_or_insert(remaining);
+        self
+    }
+
     /// Adds the owner's label, for stores that keep it elsewhere than in the token.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Into<String>) -> Self {
@@ -268,7 +275,8 @@ impl Holder {
         self.token.short()
     }
 
-    /// How long the holder still has; `None` if its lease has no TTL, as a foreign one may.
+    /// How long the holder still has; `None` if its lease has no TTL, as a foreign one may, or if only its own guard
+    /// knows: with a database a slot is held until the holder's session ends.
     #[must_use]
     pub const fn remaining(&self) -> Option<Duration> {
         self.remaining
@@ -289,14 +297,16 @@ impl fmt::Debug for Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = self.owner().unwrap_or("unknown owner");
+        // Anybody may have written it: it must forge no log line.
+        let owner = printable(self.owner().unwrap_or("unknown owner"));
         match &self.description {
-            Some(description) => write!(f, "{owner} ({description}), ")?,
+            Some(description) => write!(f, "{owner} ({}), ", printable(description))?,
             None => write!(f, "{owner} ({}), ", self.short_token())?,
         }
-        match self.remaining {
-            Some(remaining) => write!(f, "{remaining:?} left"),
-            None => f.write_str("no TTL"),
+        match (self.remaining, &self.description) {
+            (Some(remaining), _) => write!(f, "{remaining:?} left"),
+            (None, Some(_)) => f.write_str("until its session ends"),
+            (None, None) => f.write_str("no TTL"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::random;
+use crate::text::printable;
 
 /// Random characters of a token of ours: 128 bits in lower-case hexadecimal.
 const RANDOM_CHARS: usize = 32;
@@ -126,8 +127,8 @@ impl LeaseToken {
         let text = self.parts().map_or(self.as_str(), |(_, digits)| digits);
         // A foreign token may be short itself: at most a quarter of it is shown.
         let shown = SHOWN_CHARS.min(text.chars().count() / 4);
-        let shown = text.chars().take(shown).flat_map(char::escape_debug);
-        shown.chain(['…']).collect()
+        let shown: String = text.chars().take(shown).collect();
+        format!("{}…", printable(&shown))
     }
 
     /// Owner (empty without one) and random part, if this is a token of ours.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 use crate::slot::SlotName;
@@ -21,6 +21,9 @@ pub(crate) trait Ward: Send + Sync {
 
     /// Takes the answer to a renewal; says when the lease is due again.
     fn renewed(&self, operation: Budget, answer: Result<Renewed, StoreError>) -> Instant;
+
+    /// How long its holder may still count on it.
+    fn time_left(&self) -> Duration;
 
     /// Ends the lease, whose slot was freed by force through its own guard.
     fn end_by_force(&self);

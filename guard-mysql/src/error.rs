@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use guard_core::StoreError;
-use guard_session::{Failure, printable};
+use guard_core::{StoreError, printable};
+use guard_session::Failure;
 use mysql_async::{DriverError, Error, IoError, ServerError};
 
 /// Classes of errors that stay until somebody changes something: what the server does not know, does not understand

@@ -16,6 +16,7 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::database::{Postgres, THREAD_NAME, places};
 use crate::number::lock_number;
+use crate::owner;
 
 /// What an address looks like.
 const FORM: &str = "the form is postgres://[user[:password]@]host[:port][/database][?option=value], with what is special \
@@ -23,9 +24,6 @@ const FORM: &str = "the form is postgres://[user[:password]@]host[:port][/databa
 
 /// What is shown of an address that leads nowhere.
 const NOWHERE: &str = "(none)";
-
-/// The longest name of an application that the server keeps.
-const MAX_NAME_BYTES: usize = 63;
 
 /// Leases as advisory locks in PostgreSQL.
 pub type PostgresStore = SessionStore<Postgres>;
@@ -122,7 +120,7 @@ impl PostgresGuardBuilder {
             return Err(wrong(reason.to_owned()));
         }
         if let Some(owner) = &self.config.owner {
-            database.application_name(cut(owner));
+            database.application_name(owner::encoded(owner));
         }
         let address = shown(&database);
         let postgres = Postgres::new(&database, self.config.operation_timeout)
@@ -142,14 +140,6 @@ fn complaint(error: &tokio_postgres::Error) -> String {
         Some(cause) => format!("it has an {cause}; {FORM}"),
         None => format!("it cannot be read, or has an option that is not known; {FORM}"),
     }
-}
-
-/// As much of an owner's label as the server keeps.
-fn cut(owner: &str) -> &str {
-    let end = (0..=MAX_NAME_BYTES.min(owner.len()))
-        .rev()
-        .find(|end| owner.is_char_boundary(*end));
-    &owner[..end.unwrap_or_default()]
 }
 
 /// Whether an address that could be read leads somewhere. What is no host is not looked up, and what looks like an

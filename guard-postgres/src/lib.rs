@@ -5,6 +5,7 @@ mod database;
 mod error;
 mod line;
 mod number;
+mod owner;
 mod session;
 
 pub use builder::{PostgresGuardBuilder, PostgresSandboxExecutionGuard, PostgresStore};

@@ -11,6 +11,7 @@ use crate::database::{Backends, settings};
 use crate::error::{is, shared, unfit};
 use crate::line::Line;
 use crate::number::lock_number;
+use crate::owner;
 
 /// When a backend was started, in microseconds: with its process id it names the session for good.
 const STARTED: &str = "(extract(epoch FROM backend_start) * 1000000)::bigint";
@@ -235,7 +236,7 @@ impl Session for PostgresSession {
         let from = field(5).map(|host| format!(" from {host}"));
         Ok(Some(LockHolder {
             session: SessionId::new(format!("{backend}/{started}")),
-            owner: field(4).filter(|name| !name.is_empty()).map(str::to_owned),
+            owner: field(4).filter(|name| !name.is_empty()).map(owner::decoded),
             since: since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
             description: format!("backend {backend}{}", from.unwrap_or_default()),
         }))

@@ -49,4 +49,4 @@ pub use process::Process;
 pub use reactor::{Reactor, wait, wait_all};
 pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
 pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
-pub use text::{check_url, is_host, printable};
+pub use text::{check_url, is_host};

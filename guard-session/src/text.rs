@@ -1,9 +1,6 @@
-//! Words of others in our own: addresses that users wrote, and what servers say.
+//! Addresses that users wrote.
 
 use std::net::IpAddr;
-
-/// The longest piece of a server's words that is shown, in characters.
-const LONGEST: usize = 500;
 
 /// What is wrong with an address whose user and password cannot be told from the rest.
 const UNESCAPED: &str = "it has an `@`, `/`, `?` or `#` that may belong to the user or the password and is not percent-encoded \
@@ -44,29 +41,6 @@ pub fn is_host(host: &str) -> bool {
         Some((address, interface)) => address.parse::<IpAddr>().is_ok() && is_name(interface),
         None => host.parse::<IpAddr>().is_ok() || is_name(host),
     }
-}
-
-/// The words of a server or of another program as they may stand in a log line: on one line, with nothing that moves
-/// the cursor or turns the direction of writing, and not without end.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let moves = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    let mut shown = String::with_capacity(text.len().min(LONGEST));
-    for (count, character) in text.chars().enumerate() {
-        if count == LONGEST {
-            shown.push('…');
-            break;
-        }
-        if moves(character) {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -124,13 +98,5 @@ mod tests {
         ] {
             assert!(!is_host(host), "{host}");
         }
-    }
-
-    #[test]
-    fn words_of_others_forge_no_line() {
-        assert_eq!(printable("a\r\nb\u{1b}[2Jc"), "a\\r\\nb\\u{1b}[2Jc");
-        assert_eq!(printable("\u{202e}ab\u{2028}"), "\\u{202e}ab\\u{2028}");
-        assert_eq!(printable("pod-α \"7\""), "pod-α \"7\"");
-        assert_eq!(printable(&"x".repeat(600)).chars().count(), LONGEST + 1);
     }
 }

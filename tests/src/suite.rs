@@ -157,6 +157,7 @@ fn all() -> impl IntoIterator<Item = Case> {
             a_free_slot_has_no_holder,
             a_holder_shows_its_owner_and_never_its_token,
             a_holder_shows_its_token_in_short_and_its_time_left needs ForeignTokens,
+            a_guard_shows_the_time_left_of_its_own_lease,
             a_foreign_holder_is_shown needs Foreigners,
             a_foreign_holder_may_have_no_ttl needs ForeignTokens,
             a_holder_can_be_ended_by_force,

@@ -9,8 +9,6 @@ use std::thread;
 use guard_core::StoreError;
 use tokio::sync::oneshot;
 
-use crate::text::printable;
-
 /// The thread that waits for the system's answer about a name: nothing but that system bounds how long.
 const THREAD_NAME: &str = "guard-lookup";
 
@@ -82,6 +80,6 @@ impl fmt::Display for Target {
 }
 
 fn socket(f: &mut fmt::Formatter<'_>, path: &std::path::Path, port: Option<u16>) -> fmt::Result {
-    f.write_str(&printable(&path.to_string_lossy()))?;
+    f.write_str(&guard_core::printable(&path.to_string_lossy()))?;
     port.map_or(Ok(()), |port| write!(f, " port {port}"))
 }

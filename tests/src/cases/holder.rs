@@ -20,8 +20,13 @@ pub(crate) fn a_free_slot_has_no_holder(backend: &dyn Backend) {
 /// The label is shown; the token, which could free the slot, is not.
 pub(crate) fn a_holder_shows_its_owner_and_never_its_token(backend: &dyn Backend) {
     let fixture = Fixture::new(backend);
-    let ours = fixture.guard_with(|config| config.owner = Some("web-7".to_owned()));
     let other = fixture.guard();
+    let unusual = fixture.guard_with(|config| config.owner = Some("worker 7 / pod-α".to_owned()));
+    let _lease = enter(&unusual, &key("c"));
+    let holder = other.holder(&key("c")).unwrap().unwrap();
+    assert_eq!(holder.owner(), Some("worker 7 / pod-α"));
+
+    let ours = fixture.guard_with(|config| config.owner = Some("web-7".to_owned()));
     let lease = enter(&ours, &key("a"));
     let holder = other.holder(&key("a")).unwrap().unwrap();
     assert_eq!(holder.owner(), Some("web-7"));
@@ -54,6 +59,17 @@ pub(crate) fn a_holder_shows_its_token_in_short_and_its_time_left(backend: &dyn 
     assert_eq!(holder.short_token(), lease.token().short());
     let remaining = holder.remaining().unwrap();
     assert!(remaining <= ttl && remaining > ttl / 2, "{remaining:?}");
+}
+
+/// Its own guard knows the time left, also where the store does not.
+pub(crate) fn a_guard_shows_the_time_left_of_its_own_lease(backend: &dyn Backend) {
+    let ttl = Duration::from_secs(60);
+    let guard = Fixture::new(backend).guard_of(ttl);
+    let _lease = enter(&guard, &key("a"));
+    let holder = guard.holder(&key("a")).unwrap().unwrap();
+    let remaining = holder.remaining().unwrap();
+    assert!(remaining <= ttl && remaining > ttl / 2, "{remaining:?}");
+    assert!(holder.to_string().ends_with("left"), "{holder}");
 }
 
 /// A holder that is not ours is a holder.
@@ -126,6 +142,11 @@ pub(crate) fn a_foreign_holder_may_have_no_ttl(backend: &dyn Backend) {
     let holder = guard.holder(&key("a")).unwrap().unwrap();
     assert_eq!((holder.owner(), holder.remaining()), (None, None));
     assert!(!format!("{holder} {holder:?}").contains(token));
+
+    let forged = "web-7\n\u{1b}[2Jok/0b5f8a521d0f4a579c444f1f5a3cfb6e";
+    fixture.foreign().set(&slot, forged, None);
+    let holder = guard.holder(&key("a")).unwrap().unwrap();
+    assert!(!format!("{holder} {holder:?}").contains(char::is_control));
 
     fixture
         .foreign()
