@@ -11,9 +11,10 @@ use guard_core::{
 use r2d2::Pool;
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
 use redis::ConnectionInfo;
-use redis::{Client, ErrorKind, IntoConnectionInfo, RedisError};
+use redis::{Client, ErrorKind, RedisError};
 
 use crate::fence::counter_name;
+use crate::into_address::IntoAddress;
 use crate::replicas::Replicas;
 use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
@@ -51,8 +52,8 @@ impl RedisSandboxExecutionGuard {
     /// Starts building a guard for the server at `address`: a URL such as `redis://host:6379/0`, with feature
     /// `tls-rustls` also `rediss://host:6380/0`, or a [`redis::ConnectionInfo`]. Connections speak RESP2, whatever
     /// protocol the address asks for.
-    pub fn builder(address: impl IntoConnectionInfo) -> RedisGuardBuilder {
-        RedisGuardBuilder::new(address.into_connection_info().map(Source::Address))
+    pub fn builder(address: impl IntoAddress) -> RedisGuardBuilder {
+        RedisGuardBuilder::new(address.into_address().map(Source::Address))
     }
 
     /// Starts building a guard over a pool that exists already. The client is used for connections that
@@ -83,7 +84,7 @@ impl RedisSandboxExecutionGuard {
     /// Every new connection asks the sentinels, so the guard follows a failover. What that can lose is in the
     /// crate's documentation.
     #[cfg(feature = "sentinel")]
-    pub fn sentinel<A: IntoConnectionInfo>(
+    pub fn sentinel<A: IntoAddress>(
         sentinels: impl IntoIterator<Item = A>,
         master_name: impl Into<String>,
     ) -> RedisGuardBuilder {
@@ -101,7 +102,7 @@ impl RedisSandboxExecutionGuard {
     /// Each slot is on the master of its hash slot, and the guard follows it when that changes. What a failover
     /// can lose is in the crate's documentation.
     #[cfg(feature = "cluster")]
-    pub fn cluster<A: IntoConnectionInfo>(nodes: impl IntoIterator<Item = A>) -> RedisGuardBuilder {
+    pub fn cluster<A: IntoAddress>(nodes: impl IntoIterator<Item = A>) -> RedisGuardBuilder {
         RedisGuardBuilder::new(addresses(nodes).map(Source::Cluster))
     }
 
@@ -132,20 +133,22 @@ fn complaint(error: &RedisError) -> String {
         // That it did not parse is said already.
         Some(("Redis URL did not parse", _)) => String::new(),
         Some((words, _)) if error.kind() == ErrorKind::InvalidClientConfig => {
-            format!(" ({})", words.to_lowercase())
+            let mut words = words.to_owned();
+            if let Some(first) = words.get_mut(..1) {
+                first.make_ascii_lowercase();
+            }
+            format!(" ({words})")
         }
         _ => String::new(),
     }
 }
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
-fn addresses<A: IntoConnectionInfo>(
+fn addresses<A: IntoAddress>(
     addresses: impl IntoIterator<Item = A>,
 ) -> Result<Vec<ConnectionInfo>, RedisError> {
     let addresses = addresses.into_iter();
-    addresses
-        .map(IntoConnectionInfo::into_connection_info)
-        .collect()
+    addresses.map(IntoAddress::into_address).collect()
 }
 
 /// Builds a [`RedisSandboxExecutionGuard`].

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use guard_core::{Budget, NodeId, Registration, SlotName, StoreError, Waker, Watch};
 use parking_lot::{Mutex, RwLock};
-use redis::{ConnectionAddr, ConnectionInfo, RedisError, Value, cmd};
-use scheduled_thread_pool::ScheduledThreadPool;
+use redis::{ConnectionAddr, RedisError, Value, cmd};
 
 use crate::address::at;
 use crate::dial::{dial, shake_hands, share};
+use crate::endpoint::Endpoint;
 use crate::fence::hash_slot_of;
 use crate::interests::Interest;
 use crate::links::Links;
@@ -34,10 +34,9 @@ const MAX_REDIRECTIONS: usize = 8;
 /// The servers of a cluster.
 pub(crate) struct Cluster {
     /// How servers are reached, but for where.
-    like: ConnectionInfo,
+    like: Endpoint,
     seeds: Vec<Address>,
     pool_size: u32,
-    worker: Arc<ScheduledThreadPool>,
     line: LineSettings,
     /// Protects the map. It is free while a server is asked.
     map: RwLock<Map>,
@@ -62,9 +61,8 @@ enum Redirection {
 impl Cluster {
     /// Reads the map from one of `seeds`.
     pub(crate) fn open(
-        seeds: &[ConnectionInfo],
+        seeds: &[Endpoint],
         pool_size: u32,
-        worker: Arc<ScheduledThreadPool>,
         line: LineSettings,
         budget: Budget,
     ) -> Result<Self, StoreError> {
@@ -73,7 +71,6 @@ impl Cluster {
             like: seeds.first().ok_or_else(no_seeds)?.clone(),
             seeds: seeds.iter().filter_map(address_of).collect(),
             pool_size,
-            worker,
             line,
             map: RwLock::new(Map::new()),
             servers: Mutex::default(),
@@ -254,7 +251,7 @@ impl Cluster {
     }
 
     fn ask(&self, server: &Address, budget: Budget) -> Result<Vec<map::Range>, StoreError> {
-        let mut live = dial(&self.info(server), budget)?;
+        let mut live = dial(&self.endpoint(server), budget)?;
         let mut session = Session::of(&mut live, budget);
         let answer: Value = shake_hands(ASKING, || session.call(cmd("CLUSTER").arg("SLOTS")))?;
         map::read(&answer, server)
@@ -273,24 +270,19 @@ impl Cluster {
 
     fn server_at(&self, address: &Address) -> Arc<Server> {
         let new = || {
-            let route = Route::Direct(self.info(address));
+            let route = Route::Direct(self.endpoint(address));
             let unanswered = Arc::clone(&self.line.unanswered);
-            let links = Links::new(
-                route.clone(),
-                self.pool_size,
-                None,
-                &self.worker,
-                unanswered,
-            );
-            Server::new(links, route, self.line.clone())
+            let timeout = self.line.operation_timeout;
+            let links = Links::new(route.clone(), self.pool_size, None, timeout, unanswered);
+            Server::new(links, &route, self.line.clone())
         };
         let mut servers = self.servers.lock();
         Arc::clone(servers.entry(address.clone()).or_insert_with(new))
     }
 
-    fn info(&self, server: &Address) -> Arc<ConnectionInfo> {
+    fn endpoint(&self, server: &Address) -> Arc<Endpoint> {
         let addr = at(self.like.addr(), server.host.clone(), server.port);
-        Arc::new(self.like.clone().set_addr(addr))
+        Arc::new(self.like.at(addr))
     }
 }
 
@@ -315,8 +307,8 @@ impl Registration for Watching {
     }
 }
 
-fn address_of(info: &ConnectionInfo) -> Option<Address> {
-    match info.addr() {
+fn address_of(server: &Endpoint) -> Option<Address> {
+    match server.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             Some(Address {
                 host: host.clone(),

@@ -1,7 +1,26 @@
 //! Which failures of Redis pass by themselves, and which stay.
 
+use std::error::Error;
+use std::fmt;
+use std::io;
+
 use guard_core::StoreError;
 use redis::{ErrorKind, RedisError};
+
+/// Error codes that stay until somebody acts.
+const PERMANENT_CODES: [&str; 9] = [
+    "WRONGTYPE",
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPROTO",
+    // Protected mode.
+    "DENIED",
+    // From where nobody expects a cluster.
+    "MOVED",
+    "ASK",
+    "CROSSSLOT",
+];
 
 /// Error codes of the server that pass: it starts, fails over, is full or busy.
 const TRANSIENT_CODES: [&str; 12] = [
@@ -21,8 +40,23 @@ const TRANSIENT_CODES: [&str; 12] = [
     "UNKILLABLE",
 ];
 
-/// The one transient failure that the server reports under its general code.
-const TOO_MANY_CLIENTS: &str = "max number of clients reached";
+/// What the server says everything with that has no code of its own.
+const GENERAL_CODE: &str = "ERR";
+
+/// Words that tell, under the general code, of a command that will never be accepted. Whatever has none of them may
+/// pass: every server and every gateway has its own words for what it lacks at the moment.
+const NEVER: [&str; 9] = [
+    "unknown",
+    "syntax",
+    "invalid",
+    "wrong number of arguments",
+    "not an integer",
+    "out of range",
+    "disabled",
+    "not supported",
+    // A user who lacks a right, in a script.
+    "can't run",
+];
 
 /// Whether the server answered `error`: then the command has definitely not taken effect, and the
 /// connection is fine.
@@ -30,54 +64,87 @@ pub(crate) fn is_answer(error: &RedisError) -> bool {
     error.code().is_some()
 }
 
+/// The code at the front of a server's error; of one that a script failed with, what the script's own command failed
+/// with.
+pub(crate) fn code(error: &RedisError) -> Option<&str> {
+    let code = error.code()?;
+    let inside = error
+        .detail()
+        .filter(|_| code == GENERAL_CODE)
+        .and_then(code_in_script);
+    Some(inside.unwrap_or(code))
+}
+
+/// Servers before 7.0 put it behind the place in the script: `… @user_script:1: -OOM command not allowed …`, or
+/// `@user_script: 5: OOM …`.
+fn code_in_script(detail: &str) -> Option<&str> {
+    let (_, place) = detail.rsplit_once("user_script:")?;
+    let is_place = |it: char| it.is_ascii_digit() || matches!(it, ' ' | ':' | '-');
+    let word = place.trim_start_matches(is_place).split(' ').next()?;
+    let is_code = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then_some(word)
+}
+
 /// Whether the slot carries something that is not a string, and so no token.
 pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
-    error.code() == Some("WRONGTYPE")
+    code(error) == Some("WRONGTYPE")
 }
 
 /// Whether the server is a replica: it was a master once, or the address leads elsewhere now.
 pub(crate) fn is_demoted(error: &RedisError) -> bool {
-    match error.code() {
-        Some("READONLY" | "MASTERDOWN") => true,
-        // How servers before 7.0 report the failure of a script's command.
-        Some("ERR") => error
-            .detail()
-            .is_some_and(|detail| detail.contains("-READONLY ")),
-        _ => false,
+    matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+}
+
+/// Whether the server's words alone say what it means.
+pub(crate) fn is_vague(error: &RedisError) -> bool {
+    code(error) == Some(GENERAL_CODE)
+}
+
+/// Whether the server does not do what was asked of it and can be done without, or does not let us. Its words do
+/// not matter: all that counts is that it knows who we are, and does not say that it will soon.
+pub(crate) fn is_not_allowed(error: &RedisError) -> bool {
+    match code(error) {
+        Some("NOPERM") => true,
+        Some(code) => !TRANSIENT_CODES.contains(&code) && !PERMANENT_CODES.contains(&code),
+        None => false,
     }
 }
 
-/// Whether the server does not know a command, or does not let us use it.
-pub(crate) fn is_not_allowed(error: &RedisError) -> bool {
-    let unknown = || {
-        error
-            .detail()
-            .is_some_and(|detail| detail.to_lowercase().contains("unknown"))
-    };
-    match error.code() {
-        Some("NOPERM") => true,
-        Some("ERR") => unknown(),
-        _ => false,
+/// Whether a server may have said this to whatever it was asked, because it wants to hang up: that it has too many
+/// clients, for instance.
+pub(crate) fn may_be_a_farewell(error: &RedisError) -> bool {
+    match code(error) {
+        Some("NOPERM") => false,
+        Some(GENERAL_CODE) => !tells_of_never(error),
+        _ => true,
     }
 }
 
 /// What a failure of `operation` means for the guard. Whether the outcome is unknown is for the caller
 /// to say.
 pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
-    let (transient, reason) = if let Some(code) = error.code() {
-        let busy = error
-            .detail()
-            .is_some_and(|detail| detail.contains(TOO_MANY_CLIENTS));
-        let transient = busy || is_demoted(&error) || TRANSIENT_CODES.contains(&code);
+    let (transient, reason) = if let Some(code) = code(&error) {
+        let transient = if is_vague(&error) {
+            !tells_of_never(&error)
+        } else {
+            !PERMANENT_CODES.contains(&code)
+        };
         (transient, format!("the server answered {code}"))
     } else if error.is_timeout() {
         (true, "no answer within the operation timeout".to_owned())
     } else if let Some(reason) = refused_by_tls(&error) {
         (false, reason)
-    } else if error.is_connection_refusal() {
-        (true, "the connection was refused".to_owned())
     } else if error.kind() == ErrorKind::Io {
-        (true, "the connection failed".to_owned())
+        let reason = match io_kind(&error) {
+            Some(io::ErrorKind::ConnectionRefused) => "the connection was refused",
+            Some(io::ErrorKind::NotFound) => "there is no socket at this path",
+            Some(io::ErrorKind::UnexpectedEof) => "the server hung up",
+            _ => "the connection failed",
+        };
+        (true, reason.to_owned())
+    } else if error.kind() == ErrorKind::Parse {
+        let reason = "what came is no answer of a Redis server (one that speaks TLS at this port is told by rediss://)";
+        (false, reason.to_owned())
     } else {
         (false, error.category().to_owned())
     };
@@ -87,7 +154,34 @@ pub(crate) fn classify(operation: &str, error: RedisError) -> StoreError {
     } else {
         StoreError::permanent(message)
     };
-    classified.with_source(error)
+    classified.with_source(Cause(error))
+}
+
+fn tells_of_never(error: &RedisError) -> bool {
+    let words = error.detail().unwrap_or_default().to_lowercase();
+    NEVER.iter().any(|never| words.contains(never))
+}
+
+fn io_kind(error: &RedisError) -> Option<io::ErrorKind> {
+    let inner: &std::sync::Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    Some(inner.downcast_ref::<io::Error>()?.kind())
+}
+
+/// An error of the client library as a cause. The library's own shows what it wraps, and then names it as its cause
+/// once more.
+#[derive(Debug)]
+pub(crate) struct Cause(pub(crate) RedisError);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()?.source()
+    }
 }
 
 #[cfg(feature = "tls-rustls")]
@@ -98,13 +192,13 @@ const fn refused_by_tls(_: &RedisError) -> Option<String> {
     None
 }
 
-/// Nothing came in answer to the first command on a connection by TLS, and so perhaps to its handshake.
+/// Nothing came in answer to the first words of a TLS handshake.
+#[cfg(feature = "tls-rustls")]
 pub(crate) fn no_tls(step: &str, error: RedisError) -> StoreError {
     StoreError::transient(format!(
-        "{step}: no answer to the TLS handshake or to what followed within the operation timeout; does the server \
-         speak TLS at this port?"
+        "{step}: no answer to the TLS handshake within the operation timeout; does the server speak TLS at this port?"
     ))
-    .with_source(error)
+    .with_source(Cause(error))
 }
 
 /// The operation's time was over before a step of it could begin.

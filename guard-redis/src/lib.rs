@@ -14,13 +14,15 @@ mod address;
 mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
-mod connector;
 mod dial;
+mod endpoint;
 mod error;
 mod fence;
 mod interests;
+mod into_address;
 mod links;
 mod listener;
+mod live;
 mod replicas;
 mod route;
 mod script;
@@ -29,6 +31,7 @@ mod sentinel;
 mod servers;
 mod session;
 mod socket;
+mod sockets;
 mod source;
 mod store;
 mod subscription;
@@ -36,8 +39,10 @@ mod take;
 #[cfg(feature = "tls-rustls")]
 mod tls;
 mod tracked;
+mod turns;
 mod unanswered;
 mod wakeups;
+mod wire;
 mod worker;
 
 pub use builder::{
@@ -51,6 +56,7 @@ pub use guard_core::{
     NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
     SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, WaitEvent,
 };
+pub use into_address::IntoAddress;
 pub use store::RedisStore;
 /// The client library and the pool of [`RedisSandboxExecutionGuard::from_pool`], in the versions that it takes.
 pub use {r2d2, redis};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use guard_core::{Budget, SlotName, StoreError};
 use redis::{Msg, Value, cmd};
 
-use crate::connector::Live;
 use crate::dial::dial;
+use crate::error::{classify, may_be_a_farewell};
+use crate::live::Live;
 use crate::session::{Failure, Session};
 use crate::subscription::{Audience, End, persist, read, subscribe};
 use crate::unanswered::Identity;
@@ -16,16 +17,14 @@ use crate::worker::Stop;
 /// Where the server sends its messages.
 const CHANNEL: &str = "__redis__:invalidate";
 
-/// Listens until the thread is asked to end, or the server refuses.
+/// Listens until the thread is asked to end. While the server refuses, it is asked again now and then.
 pub(crate) fn work(line: &Arc<Line>, stop: &Stop) {
-    let refusal = persist(stop, "wake-ups", || {
+    let listen = || {
         let end = listen(line, stop);
         line.down();
         end
-    });
-    if let Some(why) = refusal {
-        line.switch_off(&why);
-    }
+    };
+    persist(stop, "wake-ups", listen, |why| line.switch_off(why));
 }
 
 /// Connects and listens until something ends it.
@@ -46,6 +45,12 @@ fn listen(line: &Arc<Line>, stop: &Stop) -> End {
     let tracked = subscribe(connection, CHANNEL, budget).and_then(|()| track(&identity, budget));
     let tracked = match tracked {
         Ok(tracked) => tracked,
+        // That this connection is gone is no refusal, in whatever words it is said.
+        Err(Failure::Answer(error))
+            if may_be_a_farewell(&error) && Session::new(connection, budget).is_hung_up() =>
+        {
+            return End::Failed(classify("tracking", error));
+        }
         Err(failure) => return failure.into(),
     };
     if !line.tracked.install(tracked, generation) {

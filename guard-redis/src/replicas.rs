@@ -14,6 +14,8 @@ use crate::session::{Failure, Session};
 
 /// The share of the time that is left which the answer to `WAIT` has for its way.
 const FOR_THE_WAY: u32 = 5;
+/// The longest that a server is asked to wait: it adds that to its clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many replicas must acknowledge a write.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +32,10 @@ impl Replicas {
         let remaining = session.budget.remaining();
         let patience = remaining.saturating_sub(remaining / FOR_THE_WAY);
         // To the server, zero is for ever.
-        let millis = patience.max(Duration::from_millis(1)).as_millis();
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        match session.call::<u32>(cmd("WAIT").arg(wanted).arg(millis)) {
+        let millis = patience
+            .clamp(Duration::from_millis(1), LONGEST)
+            .as_millis();
+        match session.call::<u32>(cmd("WAIT").arg(wanted).arg(millis.to_string())) {
             Ok(have) if have >= wanted => Ok(()),
             Ok(have) => Err(Failure::Unreplicated(StoreError::transient(format!(
                 "{have} replicas have acknowledged in time, `min_replicas` asks for {wanted}"

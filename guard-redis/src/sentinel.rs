@@ -12,18 +12,20 @@ use std::time::Instant;
 
 use guard_core::{Budget, StoreError};
 use parking_lot::Mutex;
-use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo, cmd};
+use redis::{ConnectionAddr, RedisConnectionInfo, cmd};
 
 use crate::address::at;
-use crate::connector::Live;
 use crate::dial::{dial, shake_hands, share};
+use crate::endpoint::Endpoint;
+use crate::live::Live;
 use crate::session::{Session, is_master};
+use crate::sockets::Sockets;
 
 const ASKING: &str = "asking a sentinel";
 
 /// The sentinels that watch over one master.
 pub(crate) struct Sentinels {
-    sentinels: Vec<Arc<ConnectionInfo>>,
+    sentinels: Vec<Endpoint>,
     master_name: String,
     /// Credentials and database of the master.
     settings: RedisConnectionInfo,
@@ -35,12 +37,12 @@ pub(crate) struct Sentinels {
 
 impl Sentinels {
     pub(crate) fn new(
-        sentinels: Vec<ConnectionInfo>,
+        sentinels: Vec<Endpoint>,
         master_name: String,
         settings: RedisConnectionInfo,
     ) -> Self {
         Self {
-            sentinels: sentinels.into_iter().map(Arc::new).collect(),
+            sentinels,
             master_name,
             settings,
             first: AtomicUsize::new(0),
@@ -51,17 +53,18 @@ impl Sentinels {
     /// Opens a connection to the master. Each sentinel has a share of the time that is left for its answer and
     /// for a connection to the server that it names: one that hangs, or that knows less than the others, costs
     /// no more than that.
-    pub(crate) fn dial(&self, budget: Budget) -> Result<Live, StoreError> {
+    pub(crate) fn dial(&self, sockets: &Arc<Sockets>, budget: Budget) -> Result<Live, StoreError> {
         // What is said of the master from now on is news to this connection.
         let since = Instant::now();
         let mut failure = StoreError::transient("there are no sentinels");
         let first = self.first.load(Ordering::Relaxed);
-        let mut tried: Vec<Arc<ConnectionInfo>> = Vec::new();
+        let mut tried: Vec<Arc<Endpoint>> = Vec::new();
         let count = self.sentinels.len();
         let in_turn = self.sentinels.iter().enumerate().cycle().skip(first);
         for (turn, (index, sentinel)) in in_turn.take(count).enumerate() {
             let share = share(budget, count - turn);
-            let result = self.ask(sentinel, share).and_then(|master| {
+            let sentinel = Arc::new(sentinel.within(sockets));
+            let result = self.ask(&sentinel, share).and_then(|master| {
                 if tried.iter().any(|server| server.addr() == master.addr()) {
                     return Ok(None);
                 }
@@ -90,11 +93,7 @@ impl Sentinels {
         Err(failure)
     }
 
-    fn ask(
-        &self,
-        sentinel: &Arc<ConnectionInfo>,
-        budget: Budget,
-    ) -> Result<Arc<ConnectionInfo>, StoreError> {
+    fn ask(&self, sentinel: &Arc<Endpoint>, budget: Budget) -> Result<Arc<Endpoint>, StoreError> {
         let mut live = dial(sentinel, budget)?;
         let mut session = Session::of(&mut live, budget);
         let mut ask = cmd("SENTINEL");
@@ -106,22 +105,19 @@ impl Sentinels {
                 self.master_name
             ))
         })?;
-        let master = sentinel
-            .as_ref()
-            .clone()
-            .set_addr(at(sentinel.addr(), host, port));
-        Ok(Arc::new(master.set_redis_settings(self.settings.clone())))
+        let master = sentinel.at(at(sentinel.addr(), host, port));
+        Ok(Arc::new(master.with_settings(self.settings.clone())))
     }
 
     /// Whether `master` is not where the last connection leads to.
-    fn is_another(&self, master: &ConnectionInfo) -> bool {
+    fn is_another(&self, master: &Endpoint) -> bool {
         let last = self.master.lock();
         last.as_ref().is_some_and(|last| last != master.addr())
     }
 }
 
 /// Opens a connection to a server, and makes sure that it is a master.
-fn dial_master(server: &Arc<ConnectionInfo>, budget: Budget) -> Result<Live, StoreError> {
+fn dial_master(server: &Arc<Endpoint>, budget: Budget) -> Result<Live, StoreError> {
     let mut live = dial(server, budget)?;
     let mut session = Session::of(&mut live, budget);
     if shake_hands("asking for its role", || is_master(&mut session))? {

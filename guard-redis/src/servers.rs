@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(links: Links, route: Route, line: LineSettings) -> Arc<Self> {
+    pub(crate) fn new(links: Links, route: &Route, line: LineSettings) -> Arc<Self> {
         Arc::new(Self {
             links,
             #[cfg(feature = "sentinel")]

@@ -1,16 +1,15 @@
 //! Commands on one connection, within one operation's budget.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::{Budget, LeaseToken, StoreError};
-use redis::{
-    Cmd, Connection, ConnectionInfo, ConnectionLike, FromRedisValue, RedisError, Value, cmd,
-};
+use redis::{Cmd, FromRedisValue, RedisError, Value, cmd};
 
-use crate::connector::Live;
-use crate::error::{classify, is_answer, is_demoted, is_not_allowed, out_of_time};
+use crate::endpoint::Endpoint;
+use crate::error::{classify, code, is_answer, is_demoted, is_not_allowed, out_of_time};
+use crate::live::Live;
+use crate::wire::Wire;
 
 /// The least time for reading an answer that is due.
 const SHORTEST_READ: Duration = Duration::from_millis(1);
@@ -54,7 +53,7 @@ impl Failure {
     /// Whether too few replicas copy from the server: it may have been replaced, and not been told.
     pub(crate) fn lacks_replicas(&self) -> bool {
         match self {
-            Self::Answer(error) => error.code() == Some("NOREPLICAS"),
+            Self::Answer(error) => code(error) == Some("NOREPLICAS"),
             Self::Unreplicated(_) => true,
             Self::Connection(_) | Self::Demoted | Self::NotSent(_) => false,
         }
@@ -111,10 +110,10 @@ impl<'a> Operation<'a> {
 
 /// A connection, lent for one operation.
 pub(crate) struct Session<'a> {
-    pub(crate) connection: &'a mut Connection,
+    wire: &'a mut dyn Wire,
     pub(crate) budget: Budget,
     /// The server, where a command may have to be ended on another one.
-    pub(crate) server: Option<Arc<ConnectionInfo>>,
+    pub(crate) server: Option<Arc<Endpoint>>,
     /// Whether an earlier try of the same operation went unanswered, and may have been executed.
     pub(crate) repeated: bool,
     /// Whether the server is only about to get the keys (a cluster's `ASK`), and has to be told before each
@@ -126,14 +125,12 @@ pub(crate) struct Session<'a> {
     pub(crate) tracked: bool,
     /// Whether the next command was sent already.
     sent: bool,
-    /// The timeout that the connection's socket has now, where that is remembered.
-    timeout: Option<&'a mut Option<Duration>>,
 }
 
 impl<'a> Session<'a> {
-    pub(crate) const fn new(connection: &'a mut Connection, budget: Budget) -> Self {
+    pub(crate) fn new(wire: &'a mut dyn Wire, budget: Budget) -> Self {
         Self {
-            connection,
+            wire,
             budget,
             server: None,
             repeated: false,
@@ -141,19 +138,16 @@ impl<'a> Session<'a> {
             may_be_demoted: false,
             tracked: false,
             sent: false,
-            timeout: None,
         }
     }
 
     /// A session on a connection of ours.
-    pub(crate) const fn of(live: &'a mut Live, budget: Budget) -> Self {
-        let mut session = Self::new(&mut live.connection, budget);
-        session.timeout = Some(&mut live.timeout);
-        session
+    pub(crate) fn of(live: &'a mut Live, budget: Budget) -> Self {
+        Self::new(&mut live.connection, budget)
     }
 
     /// A session whose first command was [sent](Self::send) in another one.
-    pub(crate) const fn resumed(live: &'a mut Live, budget: Budget) -> Self {
+    pub(crate) fn resumed(live: &'a mut Live, budget: Budget) -> Self {
         let mut session = Self::of(live, budget);
         session.sent = true;
         session
@@ -167,9 +161,11 @@ impl<'a> Session<'a> {
     /// Sends a command. What it answers is read by the first [`call`](Self::call) of a
     /// [resumed](Self::resumed) session.
     pub(crate) fn send(&mut self, command: &Cmd) -> Result<(), Failure> {
-        self.prepare()?;
-        self.connection
-            .send_packed_command(&command.get_packed_command())
+        if self.budget.remaining().is_zero() {
+            return Err(Failure::NotSent(out_of_time("sending")));
+        }
+        self.wire
+            .send(&command.get_packed_command(), self.budget)
             .map_err(failure)
     }
 
@@ -197,45 +193,28 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Whether the server has ended the connection, or does not answer any more.
+    pub(crate) fn is_hung_up(&mut self) -> bool {
+        matches!(
+            self.call::<Value>(&cmd("PING")),
+            Err(Failure::Connection(_))
+        )
+    }
+
     fn exchange(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        self.prepare()?;
-        self.connection.req_command(command).map_err(failure)
+        self.send(command)?;
+        self.wire.receive(self.budget).map_err(failure)
     }
 
     /// Reads the answer to a command that was sent before.
     fn receive(&mut self) -> Result<Value, Failure> {
         // It is most likely there already, so even a budget that is spent allows a short look.
-        let remaining = self.budget.remaining().max(SHORTEST_READ);
-        self.limit(remaining)
-            .map_err(|_| Failure::Connection(io::Error::from(io::ErrorKind::TimedOut).into()))?;
-        self.connection.recv_response().map_err(failure)
-    }
-
-    fn prepare(&mut self) -> Result<(), Failure> {
-        let remaining = self.budget.remaining();
-        if remaining.is_zero() {
-            return Err(Failure::NotSent(out_of_time("sending")));
-        }
-        self.limit(remaining)
-    }
-
-    /// Bounds the next reads and writes on the socket. Most operations have the same budget, and so find the
-    /// timeout set already.
-    fn limit(&mut self, remaining: Duration) -> Result<(), Failure> {
-        let timeout = rounded_down(remaining);
-        if self.timeout.as_deref() == Some(&Some(timeout)) {
-            return Ok(());
-        }
-        let set = || {
-            self.connection.set_read_timeout(Some(timeout))?;
-            self.connection.set_write_timeout(Some(timeout))
+        let budget = if self.budget.remaining() < SHORTEST_READ {
+            Budget::new(SHORTEST_READ)
+        } else {
+            self.budget
         };
-        // The socket is unusable, but nothing of this command was sent.
-        set().map_err(|error| Failure::NotSent(classify("preparing the connection", error)))?;
-        if let Some(known) = &mut self.timeout {
-            **known = Some(timeout);
-        }
-        Ok(())
+        self.wire.receive(budget).map_err(failure)
     }
 }
 
@@ -248,46 +227,10 @@ pub(crate) fn is_master(session: &mut Session<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// A time that is not a sixteenth shorter.
-fn rounded_down(time: Duration) -> Duration {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let beyond = (u64::BITS - nanos.leading_zeros()).saturating_sub(5);
-    Duration::from_nanos(nanos >> beyond << beyond)
-}
-
 pub(crate) fn failure(error: RedisError) -> Failure {
     if is_answer(&error) {
         Failure::Answer(error)
     } else {
         Failure::Connection(error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_are_rounded_down_by_less_than_a_sixteenth() {
-        for nanos in [
-            1,
-            15,
-            16,
-            33,
-            999_999,
-            1_999_990_000,
-            2_000_000_000,
-            u64::MAX,
-        ] {
-            let (time, rounded) = (
-                Duration::from_nanos(nanos),
-                rounded_down(Duration::from_nanos(nanos)),
-            );
-            assert!(rounded <= time && time - rounded < time / 16 + Duration::from_nanos(1));
-            assert!(!rounded.is_zero(), "zero is for ever");
-        }
-        let seconds = |seconds| rounded_down(Duration::from_secs_f64(seconds));
-        assert_eq!(seconds(1.9999), seconds(1.98));
-        assert!(rounded_down(Duration::MAX) < Duration::MAX);
     }
 }

@@ -1,76 +1,202 @@
-//! Opening a Unix socket within a budget.
+//! A socket whose reads and writes end when the operation's budget does.
 //!
-//! While the server's queue of connections is full, which is when the server has been stalled for a while, the
-//! operating system lets whoever connects hang, and the client library cannot bound it. So it is done on a
-//! thread, which is left behind if it hangs: one for each socket of the process, since they take turns.
+//! What is left is set before each of them, so an answer that comes byte by byte takes no longer than one that does
+//! not come at all. A signal that arrives meanwhile ends nothing.
 
-use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use guard_core::{Budget, StoreError};
-use parking_lot::{Condvar, Mutex};
+use guard_core::Budget;
+use redis::io::tcp::TcpSettings;
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::error::out_of_time;
+use crate::sockets::Sockets;
 
-const STEP: &str = "connecting";
-const THREAD_NAME: &str = "guard-socket";
+/// How long a connection is silent before the operating system asks whether the other end is still there …
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(15);
+/// … and how long it waits before it asks again.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long to wait before the next try to get into a Unix socket's queue, which is full.
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
+/// The longest that the operating system is asked to wait at once: not all systems take more.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// Protects which sockets are being opened. They are opened with it free.
-static BEING_OPENED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-static CHANGED: Condvar = Condvar::new();
-
-/// Opens the socket at `path` by `open`, for as long as the budget lasts.
-pub(crate) fn open_within<T: Send + 'static>(
+/// A connected socket, and what bounds its use.
+pub(crate) struct BoundedSocket {
+    socket: Arc<Socket>,
     budget: Budget,
-    path: &Path,
-    open: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StoreError> {
-    let turn = Turn::wait_for(budget, path).ok_or_else(|| out_of_time(STEP))?;
-    let (opened, result) = mpsc::sync_channel(1);
-    let work = move || {
-        let connection = open();
-        drop(turn);
-        // Nobody may be waiting any more: then this closes the connection.
-        let _ = opened.send(connection);
-    };
-    thread::Builder::new()
-        .name(THREAD_NAME.to_owned())
-        .spawn(work)
-        .map_err(no_thread)?;
-    result
-        .recv_timeout(budget.remaining())
-        .map_err(|_| out_of_time(STEP))
+    /// The timeouts that the socket has now. Most operations have the same budget, and so find them set already.
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
 }
 
-fn no_thread(error: io::Error) -> StoreError {
-    StoreError::transient(format!("{STEP}: the system gave no thread")).with_source(error)
-}
-
-/// The right to open a socket, until it is dropped.
-struct Turn(PathBuf);
-
-impl Turn {
-    fn wait_for(budget: Budget, path: &Path) -> Option<Self> {
-        let mut being_opened = BEING_OPENED.lock();
-        while being_opened.contains(path) {
-            if CHANGED
-                .wait_until(&mut being_opened, budget.deadline())
-                .timed_out()
-            {
-                return None;
-            }
+impl BoundedSocket {
+    /// Connects within the budget.
+    pub(crate) fn connect(
+        address: &SockAddr,
+        settings: &TcpSettings,
+        sockets: &Sockets,
+        budget: Budget,
+    ) -> io::Result<Self> {
+        let domain = address.domain();
+        let socket = Arc::new(Socket::new(domain, Type::STREAM, None)?);
+        if !sockets.add(&socket) {
+            return Err(io::Error::new(ErrorKind::NotConnected, "the guard is gone"));
         }
-        being_opened.insert(path.to_owned());
-        Some(Self(path.to_owned()))
+        if domain == Domain::UNIX {
+            connect_local(&socket, address, budget)?;
+        } else {
+            socket.connect_timeout(address, left(budget)?)?;
+            apply(&socket, settings)?;
+        }
+        Ok(Self {
+            socket,
+            budget,
+            read_timeout: None,
+            write_timeout: None,
+        })
+    }
+
+    /// Reads and writes are bounded by this from now on.
+    pub(crate) const fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// Whether the other end has hung up, as far as is known here, or has sent something (`unread` says whether
+    /// that is wrong).
+    pub(crate) fn is_over(&self, unread: bool) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let looked = self
+            .socket
+            .set_nonblocking(true)
+            .and_then(|()| self.socket.peek(&mut byte));
+        let usable = match looked {
+            Ok(0) => false,
+            Ok(_) => !unread,
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        self.socket.set_nonblocking(false).is_err() || !usable
     }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        BEING_OPENED.lock().remove(&self.0);
-        CHANGED.notify_all();
+impl Read for BoundedSocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let timeout = Some(rounded_down(left(self.budget)?));
+            if self.read_timeout != timeout {
+                self.socket.set_read_timeout(timeout)?;
+                self.read_timeout = timeout;
+            }
+            match (&*self.socket).read(buffer) {
+                Err(error) if is_over_early(&error) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for BoundedSocket {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        loop {
+            let timeout = Some(rounded_down(left(self.budget)?));
+            if self.write_timeout != timeout {
+                self.socket.set_write_timeout(timeout)?;
+                self.write_timeout = timeout;
+            }
+            match (&*self.socket).write(buffer) {
+                Err(error) if is_over_early(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a signal ended a read or write, or a timeout that was a little shorter than the budget.
+fn is_over_early(error: &io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::Interrupted | ErrorKind::WouldBlock => true,
+        // Elsewhere it is the connection's own, which is dead.
+        ErrorKind::TimedOut => cfg!(windows),
+        _ => false,
+    }
+}
+
+/// What is left of the budget, as far as one wait can take it.
+fn left(budget: Budget) -> io::Result<Duration> {
+    match budget.remaining() {
+        Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+        remaining => Ok(remaining.min(LONGEST_WAIT)),
+    }
+}
+
+/// Connects to a Unix socket. While its queue of connections is full, which is when its server has been stalled for a
+/// while, the operating system would let us hang; asked not to, it says so at once, and cannot be waited for.
+fn connect_local(socket: &Socket, address: &SockAddr, budget: Budget) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    loop {
+        let remaining = left(budget)?;
+        match socket.connect(address) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(QUEUE_PAUSE.min(remaining));
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    }
+    socket.set_nonblocking(false)
+}
+
+/// What the address asks for, and what notices a peer that is gone without a word.
+fn apply(socket: &Socket, settings: &TcpSettings) -> io::Result<()> {
+    let ours = || {
+        TcpKeepalive::new()
+            .with_time(KEEP_ALIVE_AFTER)
+            .with_interval(KEEP_ALIVE_INTERVAL)
+    };
+    let keep_alive = settings.keepalive().cloned().unwrap_or_else(ours);
+    socket.set_tcp_keepalive(&keep_alive)?;
+    socket.set_tcp_nodelay(true)
+}
+
+/// A time that is not a sixteenth shorter.
+fn rounded_down(time: Duration) -> Duration {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let beyond = (u64::BITS - nanos.leading_zeros()).saturating_sub(5);
+    Duration::from_nanos(nanos >> beyond << beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_rounded_down_by_less_than_a_sixteenth() {
+        for nanos in [
+            1,
+            15,
+            16,
+            33,
+            999_999,
+            1_999_990_000,
+            2_000_000_000,
+            u64::MAX,
+        ] {
+            let (time, rounded) = (
+                Duration::from_nanos(nanos),
+                rounded_down(Duration::from_nanos(nanos)),
+            );
+            assert!(rounded <= time && time - rounded < time / 16 + Duration::from_nanos(1));
+            assert!(!rounded.is_zero(), "zero is for ever");
+        }
+        let seconds = |seconds| rounded_down(Duration::from_secs_f64(seconds));
+        assert_eq!(seconds(1.9999), seconds(1.98));
+        assert!(rounded_down(Duration::MAX) < Duration::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! Where a guard's builder is told to find the leases, and the first connection there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use guard_core::{Budget, Capabilities, ConfigError, StoreError};
 use r2d2::Pool;
@@ -8,8 +9,10 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
-use crate::connector::Live;
-use crate::links::{Links, start_worker};
+use crate::endpoint::Endpoint;
+use crate::error::classify;
+use crate::links::Links;
+use crate::live::Live;
 use crate::replicas::Replicas;
 use crate::route::Route;
 #[cfg(feature = "sentinel")]
@@ -18,9 +21,12 @@ use crate::servers::{Server, Servers};
 #[cfg(feature = "cluster")]
 use crate::session::Operation;
 use crate::session::{Failure, Session};
+#[cfg(feature = "sentinel")]
+use crate::sockets::Sockets;
 use crate::store::RedisStore;
 #[cfg(feature = "tls-rustls")]
 use crate::tls::TlsSettings;
+use crate::unanswered::Unanswered;
 use crate::wakeups::LineSettings;
 
 /// The one eviction policy under which the server does not drop leases when its memory is full.
@@ -67,7 +73,7 @@ impl Source {
             Self::Address(info) => {
                 let route = Route::direct(means.apply(info)?);
                 let first = greet(&route, replicas, budget).map_err(refuse)?;
-                Servers::One(means.one(route, first)?)
+                Servers::One(means.one(route, first))
             }
             Self::Pool(info, pool) => {
                 #[cfg(feature = "tls-rustls")]
@@ -80,11 +86,13 @@ impl Source {
                     let reason = "a pool and its client bring their own";
                     return Err(ConfigError::setting("database", reason));
                 }
-                let route = Route::direct(info);
+                let client = Client::open(info.clone());
+                let client = client.map_err(|error| refuse(classify("connecting", error)))?;
+                let route = Route::direct(means.secure(info)?);
                 greet(&route, replicas, budget).map_err(refuse)?;
-                let unanswered = Arc::clone(&means.line.unanswered);
-                let links = Links::given(route.clone(), pool, unanswered);
-                Servers::One(Server::new(links, route, means.line.clone()))
+                let (timeout, unanswered) = means.links();
+                let links = Links::given(route.clone(), client, pool, timeout, unanswered);
+                Servers::One(Server::new(links, &route, means.line.clone()))
             }
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels, master_name) => {
@@ -96,9 +104,9 @@ impl Source {
                 let sentinels = sentinels.into_iter().map(|it| means.secure(it));
                 let sentinels = sentinels.collect::<Result<_, _>>()?;
                 let sentinels = Arc::new(Sentinels::new(sentinels, master_name, settings));
-                let route = Route::Sentinel(Arc::clone(&sentinels));
+                let route = Route::Sentinel(Arc::clone(&sentinels), Sockets::new());
                 let first = greet(&route, replicas, budget).map_err(refuse)?;
-                let server = means.one(route, first)?;
+                let server = means.one(route, first);
                 news::listen(&server, sentinels, means.line.operation_timeout)?;
                 Servers::One(server)
             }
@@ -109,12 +117,12 @@ impl Source {
                 if nodes.is_empty() {
                     return Err(ConfigError::setting("nodes", "there are none"));
                 }
-                if nodes.iter().any(|node| node.redis_settings().db() != 0) {
+                if nodes.iter().any(|node| node.settings().db() != 0) {
                     let reason = "a cluster has no other than 0";
                     return Err(ConfigError::setting("database", reason));
                 }
-                let (worker, line) = (start_worker()?, means.line.clone());
-                let cluster = Cluster::open(&nodes, means.pool_size, worker, line, budget);
+                let line = means.line.clone();
+                let cluster = Cluster::open(&nodes, means.pool_size, line, budget);
                 let cluster = cluster.map_err(refuse)?;
                 for server in cluster.masters() {
                     let mut operation = Operation::new("greeting", budget, None);
@@ -140,30 +148,41 @@ impl Source {
 
 impl Means {
     /// One server, or one master at a time.
-    fn one(&self, route: Route, first: Live) -> Result<Arc<Server>, ConfigError> {
-        let worker = start_worker()?;
-        let unanswered = Arc::clone(&self.line.unanswered);
-        let size = self.pool_size;
-        let links = Links::new(route.clone(), size, Some(first), &worker, unanswered);
-        Ok(Server::new(links, route, self.line.clone()))
+    fn one(&self, route: Route, first: Live) -> Arc<Server> {
+        let (timeout, unanswered) = self.links();
+        let links = Links::new(
+            route.clone(),
+            self.pool_size,
+            Some(first),
+            timeout,
+            unanswered,
+        );
+        Server::new(links, &route, self.line.clone())
+    }
+
+    fn links(&self) -> (Duration, Arc<Unanswered>) {
+        (
+            self.line.operation_timeout,
+            Arc::clone(&self.line.unanswered),
+        )
     }
 
     /// An address with the credentials, the database and the certificates that were set.
-    fn apply(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
+    fn apply(&self, info: ConnectionInfo) -> Result<Endpoint, ConfigError> {
         let settings = self.settings(info.redis_settings().clone())?;
         self.secure(info.set_redis_settings(settings))
     }
 
     /// An address with the certificates that were set.
     #[cfg(feature = "tls-rustls")]
-    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
-        self.tls.clone().apply(info)
+    fn secure(&self, info: ConnectionInfo) -> Result<Endpoint, ConfigError> {
+        self.tls.apply(info)
     }
 
     #[cfg(not(feature = "tls-rustls"))]
-    #[expect(clippy::unnecessary_wraps, reason = "as above")]
-    fn secure(&self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
-        Ok(info)
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as above")]
+    fn secure(&self, info: ConnectionInfo) -> Result<Endpoint, ConfigError> {
+        Ok(Endpoint::new(info))
     }
 
     /// The credentials and the database that were set, instead of those that are there.
@@ -261,10 +280,18 @@ fn list(servers: &[ConnectionInfo]) -> String {
 }
 
 fn shown(info: &ConnectionInfo) -> String {
-    let scheme = match info.addr() {
-        ConnectionAddr::TcpTls { .. } => "rediss",
-        ConnectionAddr::Unix(_) => "unix",
-        _ => "redis",
-    };
-    format!("{scheme}://{}", info.addr())
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) => format!("redis://{}", place(host, *port)),
+        ConnectionAddr::TcpTls { host, port, .. } => format!("rediss://{}", place(host, *port)),
+        other => format!("unix://{other}"),
+    }
+}
+
+/// A host and a port as they are written in a URL.
+fn place(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }

@@ -1,12 +1,14 @@
 //! Listening to what a server publishes, over connections that come and go.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use guard_core::{Budget, LOG_TARGET, StoreError};
-use redis::{Connection, Msg, PubSub, Value, cmd};
+use redis::{Msg, RedisResult, Value, cmd};
 
 use crate::error::is_not_allowed;
 use crate::session::{Failure, Session, failure};
+use crate::wire::{Connection, OwnWire, Wire};
 use crate::worker::Stop;
 
 /// How long a thread reads before it looks whether it should end.
@@ -19,11 +21,13 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The pause after a refusal, which an administrator may have ended meanwhile.
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// Why nobody listens any more.
 pub(crate) enum End {
     Stopped,
-    /// The server does not let us, and never will.
+    /// The server does not let us.
     Refused(StoreError),
     Failed(StoreError),
 }
@@ -55,15 +59,24 @@ pub(crate) trait Audience {
     }
 }
 
-/// Listens again and again, until the thread is asked to end or the server refuses. Answers why it does. `news` says
-/// of what, for the log.
-pub(crate) fn persist(stop: &Stop, news: &str, mut listen: impl FnMut() -> End) -> Option<String> {
+/// Listens again and again, until the thread is asked to end. `refused` hears why the server does not let us. `news`
+/// says of what, for the log.
+pub(crate) fn persist(
+    stop: &Stop,
+    news: &str,
+    mut listen: impl FnMut() -> End,
+    refused: impl Fn(&str),
+) {
     let mut pause = FIRST_PAUSE;
     while !stop.is_asked() {
         let start = Instant::now();
         match listen() {
-            End::Stopped => return None,
-            End::Refused(error) => return Some(chain(&error)),
+            End::Stopped => return,
+            End::Refused(error) => {
+                refused(&chain(&error));
+                stop.sleep(PAUSE_AFTER_REFUSAL);
+                continue;
+            }
             End::Failed(error) => {
                 log::debug!(target: LOG_TARGET, "{news} failed, connecting again: {}", chain(&error));
             }
@@ -76,7 +89,6 @@ pub(crate) fn persist(stop: &Stop, news: &str, mut listen: impl FnMut() -> End) 
         };
         stop.sleep(pause);
     }
-    None
 }
 
 /// By a command of ours: the client library's own `subscribe` takes a refusal for a success.
@@ -98,22 +110,84 @@ pub(crate) fn read(
     audience: &impl Audience,
     operation_timeout: Duration,
 ) -> End {
-    let mut pubsub = connection.as_pubsub();
-    let end = read_on(&mut pubsub, stop, audience, operation_timeout);
-    // The end of the subscription would wait for an answer that nobody needs.
-    let _ = pubsub.set_read_timeout(Some(Duration::from_millis(1)));
-    end
+    match connection {
+        Connection::Own(wire) => {
+            let mut messages = OwnMessages {
+                wire,
+                waiting: VecDeque::new(),
+            };
+            read_on(&mut messages, stop, audience, operation_timeout)
+        }
+        #[cfg(feature = "tls-rustls")]
+        Connection::Clients(connection) => {
+            let mut pubsub = connection.as_pubsub();
+            let end = read_on(&mut pubsub, stop, audience, operation_timeout);
+            // The end of the subscription would wait for an answer that nobody needs.
+            let _ = pubsub.set_read_timeout(Some(Duration::from_millis(1)));
+            end
+        }
+    }
+}
+
+/// What comes on a connection that listens.
+trait Messages {
+    /// The next message; an error that is a timeout says that there was none.
+    fn next(&mut self, patience: Duration) -> RedisResult<Msg>;
+
+    /// Makes sure that the server answers.
+    fn ping(&mut self, patience: Duration) -> RedisResult<()>;
+}
+
+struct OwnMessages<'a> {
+    wire: &'a mut OwnWire,
+    /// What came before the answer to a PING.
+    waiting: VecDeque<Msg>,
+}
+
+impl Messages for OwnMessages<'_> {
+    fn next(&mut self, patience: Duration) -> RedisResult<Msg> {
+        let budget = Budget::new(patience);
+        loop {
+            if let Some(message) = self.waiting.pop_front() {
+                return Ok(message);
+            }
+            let value = self.wire.receive(budget)?;
+            self.waiting.extend(Msg::from_owned_value(value));
+        }
+    }
+
+    fn ping(&mut self, patience: Duration) -> RedisResult<()> {
+        let budget = Budget::new(patience);
+        self.wire.send(&cmd("PING").get_packed_command(), budget)?;
+        loop {
+            match Msg::from_owned_value(self.wire.receive(budget)?.extract_error()?) {
+                Some(message) => self.waiting.push_back(message),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+#[cfg(feature = "tls-rustls")]
+impl Messages for redis::PubSub<'_> {
+    fn next(&mut self, patience: Duration) -> RedisResult<Msg> {
+        self.set_read_timeout(Some(patience))?;
+        self.get_message()
+    }
+
+    fn ping(&mut self, patience: Duration) -> RedisResult<()> {
+        self.set_read_timeout(Some(patience))?;
+        redis::PubSub::ping::<Value>(self).map(drop)
+    }
 }
 
 fn read_on(
-    pubsub: &mut PubSub<'_>,
+    messages: &mut impl Messages,
     stop: &Stop,
     audience: &impl Audience,
     operation_timeout: Duration,
 ) -> End {
-    if let Err(failure) = set_patience(pubsub, SLICE) {
-        return failure.into();
-    }
+    let patience = CHECK_TIMEOUT.min(operation_timeout);
     let mut checked = Instant::now();
     loop {
         if stop.is_asked() {
@@ -122,32 +196,19 @@ fn read_on(
         if let Err(error) = audience.is_well() {
             return End::Failed(error);
         }
-        match pubsub.get_message() {
+        match messages.next(SLICE) {
             Ok(message) => audience.hear(&message),
             Err(error) if error.is_timeout() => {}
             Err(error) => return failure(error).into(),
         }
         if checked.elapsed() >= CHECK_INTERVAL {
-            let patience = CHECK_TIMEOUT.min(operation_timeout);
-            let answered = ping(pubsub, patience);
+            let answered = messages.ping(patience).map_err(failure);
             if let Err(failure) = answered.and_then(|()| audience.check(Budget::new(patience))) {
                 return failure.into();
             }
             checked = Instant::now();
         }
     }
-}
-
-fn ping(pubsub: &mut PubSub<'_>, patience: Duration) -> Result<(), Failure> {
-    set_patience(pubsub, patience)?;
-    pubsub.ping::<Value>().map_err(failure)?;
-    set_patience(pubsub, SLICE)
-}
-
-fn set_patience(pubsub: &PubSub<'_>, patience: Duration) -> Result<(), Failure> {
-    // Zero is for ever.
-    let patience = patience.max(Duration::from_millis(1));
-    pubsub.set_read_timeout(Some(patience)).map_err(failure)
 }
 
 /// An error with its causes, for one log line.

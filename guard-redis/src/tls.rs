@@ -1,11 +1,21 @@
 //! TLS: whom the guard trusts, and as whom it shows itself.
 
-use guard_core::ConfigError;
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
+use std::sync::Arc;
+
+use guard_core::{ConfigError, StoreError};
+use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore,
+    StreamOwned,
+};
+
+use crate::endpoint::Endpoint;
+use crate::error::{classify, no_tls};
+use crate::socket::BoundedSocket;
+use crate::wire::Stream;
 
 const CA: &str = "tls_ca_certificate";
 const CLIENT: &str = "tls_client_certificate";
@@ -53,36 +63,32 @@ impl TlsSettings {
         Ok(())
     }
 
-    /// The address with these settings.
-    pub(crate) fn apply(self, info: ConnectionInfo) -> Result<ConnectionInfo, ConfigError> {
-        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+    /// The server at this address, with these settings. Certificates that are part of the address are left to the
+    /// client library: nobody else can read them.
+    pub(crate) fn apply(&self, info: ConnectionInfo) -> Result<Endpoint, ConfigError> {
+        let ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } = info.addr()
+        else {
             return match self.any() {
                 Some(setting) => Err(ConfigError::setting(
                     setting,
                     "it is for addresses of the form rediss://…",
                 )),
-                None => Ok(info),
+                None => Ok(Endpoint::new(info)),
             };
-        }
-        ensure_provider();
-        if self.any().is_none() {
-            return Ok(info);
-        }
-        self.check()?;
-        let certificates = TlsCertificates {
-            client_tls: self.client.map(|client| ClientTlsConfig {
-                client_cert: client.certificate,
-                client_key: client.key,
-            }),
-            root_cert: self.ca_certificate,
         };
-        Client::build_with_tls(info, certificates)
-            .map(|client| client.get_connection_info().clone())
-            .map_err(|error| ConfigError::setting(CA, error.category()))
+        if *insecure || (tls_params.is_some() && self.any().is_none()) {
+            ensure_provider();
+            return Ok(Endpoint::new(info));
+        }
+        Ok(Endpoint::new(info).with_tls(Some(self.config()?)))
     }
 
-    /// Finds now what would else fail at each connection, and says which setting it is.
-    fn check(&self) -> Result<(), ConfigError> {
+    /// What rustls has to know. Made once, since that takes long; what is wrong with it is said of the setting.
+    fn config(&self) -> Result<Arc<ClientConfig>, ConfigError> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = &self.ca_certificate {
             for certificate in certificates(CA, pem)? {
@@ -90,22 +96,57 @@ impl TlsSettings {
                     .add(certificate)
                     .map_err(|error| ConfigError::setting(CA, error.to_string()))?;
             }
+        } else {
+            // Without any, nobody is trusted, and the first connection says so.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
+        let provider = match CryptoProvider::get_default() {
+            Some(provider) => Arc::clone(provider),
+            None => Arc::new(ring::default_provider()),
+        };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ConfigError::setting("address", error.to_string()))?
+            .with_root_certificates(roots);
         let Some(client) = &self.client else {
-            return Ok(());
+            return Ok(Arc::new(config.with_no_client_auth()));
         };
         let chain = certificates(CLIENT, &client.certificate)?;
         // What is wrong with a private key is nobody's business.
         let key = PrivateKeyDer::from_pem_slice(&client.key)
             .map_err(|_| ConfigError::setting(CLIENT, "the key is not a private key in PEM"))?;
-        ClientConfig::builder()
-            .with_root_certificates(roots)
+        config
             .with_client_auth_cert(chain, key)
-            .map(drop)
+            .map(Arc::new)
             .map_err(|_| {
                 ConfigError::setting(CLIENT, "the key is not the certificate's, or of no use")
             })
     }
+}
+
+/// Begins to speak TLS with `host` on a socket that leads there.
+pub(crate) fn shake_hands(
+    host: &str,
+    config: &Arc<ClientConfig>,
+    mut socket: BoundedSocket,
+) -> Result<Stream, StoreError> {
+    const STEP: &str = "shaking hands";
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| {
+        StoreError::permanent("no certificate can be for this host name").with_source(error)
+    })?;
+    let mut client = ClientConnection::new(Arc::clone(config), name)
+        .map_err(|error| classify(STEP, error.into()))?;
+    while client.is_handshaking() {
+        client.complete_io(&mut socket).map_err(|error| {
+            let error = RedisError::from(error);
+            if error.is_timeout() {
+                no_tls(STEP, error)
+            } else {
+                classify(STEP, error)
+            }
+        })?;
+    }
+    Ok(Stream::Tls(Box::new(StreamOwned::new(client, socket))))
 }
 
 fn certificates(

@@ -6,9 +6,9 @@ use guard_core::Budget;
 use parking_lot::{Condvar, Mutex};
 use redis::Cmd;
 
-use crate::connector::Live;
 use crate::dial::share;
 use crate::error::out_of_time;
+use crate::live::Live;
 use crate::session::{Failure, Session};
 use crate::unanswered::Identity;
 

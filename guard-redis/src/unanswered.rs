@@ -15,17 +15,18 @@ use std::time::{Duration, Instant};
 
 use guard_core::{Budget, LeaseToken};
 use parking_lot::Mutex;
-use redis::{ConnectionInfo, cmd};
+use redis::cmd;
 
 use crate::dial::{dial, share};
-use crate::error::is_not_allowed;
+use crate::endpoint::Endpoint;
+use crate::error::{is_not_allowed, may_be_a_farewell};
 use crate::session::{Failure, Session};
 
 /// By what the server knows a connection. Both together name it for ever: after a restart the number may
 /// belong to a stranger, who has another address.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    server: Arc<ConnectionInfo>,
+    server: Arc<Endpoint>,
     id: String,
     address: String,
 }
@@ -34,17 +35,23 @@ impl Identity {
     /// Asks the server; `None` if it does not tell.
     pub(crate) fn ask(
         session: &mut Session<'_>,
-        server: &Arc<ConnectionInfo>,
+        server: &Arc<Endpoint>,
     ) -> Result<Option<Self>, Failure> {
         match session.call::<String>(cmd("CLIENT").arg("INFO")) {
             Ok(info) => Ok(Self::parse(&info, server)),
-            // Any other refusal is one of the moment, such as too many clients.
-            Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(None),
+            // A server that has too many clients says so in answer to whatever it is asked first, and hangs up.
+            Err(Failure::Answer(error)) if is_not_allowed(&error) => {
+                if may_be_a_farewell(&error) && session.is_hung_up() {
+                    Err(Failure::Answer(error))
+                } else {
+                    Ok(None)
+                }
+            }
             Err(failure) => Err(failure),
         }
     }
 
-    fn parse(info: &str, server: &Arc<ConnectionInfo>) -> Option<Self> {
+    fn parse(info: &str, server: &Arc<Endpoint>) -> Option<Self> {
         // The address of a Unix socket is its path, which may contain spaces; what follows is known.
         let (id, rest) = info.strip_prefix("id=")?.split_once(" addr=")?;
         let (address, _) = rest.split_once(" laddr=")?;
@@ -56,7 +63,7 @@ impl Identity {
     }
 
     /// The server that the connection leads to.
-    pub(crate) const fn server(&self) -> &Arc<ConnectionInfo> {
+    pub(crate) const fn server(&self) -> &Arc<Endpoint> {
         &self.server
     }
 
@@ -190,7 +197,8 @@ mod tests {
 
     #[test]
     fn the_identity_is_read_from_the_servers_description() {
-        let server = Arc::new("redis://127.0.0.1".into_connection_info().unwrap());
+        let info = "redis://127.0.0.1".into_connection_info().unwrap();
+        let server = Arc::new(Endpoint::new(info));
         let info = "id=17 addr=127.0.0.1:5000 laddr=127.0.0.1:6379 fd=8 name= user=default\n";
         let identity = Identity::parse(info, &server).unwrap();
         assert_eq!(

@@ -61,12 +61,12 @@ pub(crate) struct Line {
     take: Arc<Take>,
     /// Whether changes are told now.
     healthy: AtomicBool,
-    /// Whether there is nothing to be had: switched off, refused by the server, or no thread.
+    /// Whether there is nothing to be had: switched off, refused by the server for now, or no thread.
     off: AtomicBool,
 }
 
 impl WakeupLine {
-    pub(crate) fn new(route: Route, settings: LineSettings) -> Self {
+    pub(crate) fn new(route: &Route, settings: LineSettings) -> Self {
         let LineSettings {
             wakeups,
             operation_timeout,
@@ -75,9 +75,10 @@ impl WakeupLine {
             take,
             interests,
         } = settings;
+        let worker = Worker::new(THREAD_NAME, grace);
         Self {
             line: Arc::new(Line {
-                route,
+                route: route.within(worker.sockets()),
                 operation_timeout,
                 tracked: Arc::default(),
                 interests,
@@ -86,7 +87,7 @@ impl WakeupLine {
                 healthy: AtomicBool::new(false),
                 off: AtomicBool::new(wakeups == Wakeups::Polling),
             }),
-            worker: Worker::new(THREAD_NAME, grace),
+            worker,
         }
     }
 
@@ -306,6 +307,7 @@ impl Line {
 
     /// Wake-ups work from now on. Who waited without them looks, and so registers.
     pub(crate) fn up(&self) {
+        self.off.store(false, Ordering::Release);
         self.healthy.store(true, Ordering::Release);
         self.interests.wake_all();
     }

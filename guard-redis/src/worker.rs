@@ -9,12 +9,16 @@ use std::time::Duration;
 use guard_core::LOG_TARGET;
 use parking_lot::{Condvar, Mutex};
 
+use crate::sockets::Sockets;
+
 /// One thread, from its first need to the end of what it works for.
 pub(crate) struct Worker {
     name: &'static str,
     /// How long the end of the thread is waited for.
     grace: Duration,
     stop: Arc<Stop>,
+    /// What the thread has open, and may be waiting for.
+    sockets: Arc<Sockets>,
     /// Protects the thread and its end, whose sender the thread drops when it is over; `None` before the
     /// start.
     thread: Mutex<Option<(ThreadId, Receiver<()>)>>,
@@ -34,8 +38,14 @@ impl Worker {
             name,
             grace,
             stop: Arc::default(),
+            sockets: Sockets::new(),
             thread: Mutex::new(None),
         }
+    }
+
+    /// Where the thread's connections have their sockets: they end when the thread is asked to.
+    pub(crate) const fn sockets(&self) -> &Arc<Sockets> {
+        &self.sockets
     }
 
     /// Starts the thread, unless it was started before.
@@ -57,8 +67,13 @@ impl Worker {
 
     /// Asks the thread to end, and does not wait for it.
     pub(crate) fn stop(&self) {
+        // A process that was forked has no such thread, and may have got the lock in whatever state.
+        if !self.sockets.are_ours() {
+            return;
+        }
         *self.stop.asked.lock() = true;
         self.stop.changed.notify_all();
+        self.sockets.hang_up();
     }
 
     /// The same, and nobody ever waits for it.
@@ -71,12 +86,15 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if !self.sockets.are_ours() {
+            return;
+        }
         self.stop();
         // The last handle may go on the thread itself, which must not wait for its own end.
         if let Some((id, over)) = self.thread.get_mut().take()
             && id != thread::current().id()
         {
-            // It reads for a tenth of a second at a time; it takes longer only if its server hangs.
+            // It has nothing to wait for any more, but for the resolution of a name.
             if over.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
                 log::debug!(target: LOG_TARGET, "the thread {:?} will end later", self.name);
             }

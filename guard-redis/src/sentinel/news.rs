@@ -1,6 +1,7 @@
 //! Hearing from a sentinel that another server is the master now. The old one may live on: sentinels take some ten
 //! seconds to tell it.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use redis::Msg;
 use super::Sentinels;
 use crate::dial::dial;
 use crate::servers::Server;
+use crate::sockets::Sockets;
 use crate::subscription::{Audience, End, persist, read, subscribe};
 use crate::worker::Stop;
 
@@ -24,6 +26,8 @@ struct News {
     sentinels: Arc<Sentinels>,
     server: Weak<Server>,
     operation_timeout: Duration,
+    /// The thread's.
+    sockets: Arc<Sockets>,
 }
 
 /// Starts to listen on a server's behalf.
@@ -36,6 +40,7 @@ pub(crate) fn listen(
         sentinels,
         server: Arc::downgrade(server),
         operation_timeout,
+        sockets: Arc::clone(server.news.sockets()),
     };
     let started = server.news.start(move |stop| news.work(stop));
     started.map_err(|error| ConfigError::thread(THREAD_NAME, error))
@@ -45,23 +50,26 @@ impl News {
     /// Listens to one sentinel after the other until the thread is asked to end.
     fn work(&self, stop: &Stop) {
         let mut turn = self.sentinels.first.load(Ordering::Relaxed);
-        let refusal = persist(stop, "news of the sentinels", || {
+        let told = Cell::new(false);
+        let listen = || {
             let end = self.listen(turn, stop);
             turn += 1;
             end
+        };
+        persist(stop, "news of the sentinels", listen, |why| {
+            if !told.replace(true) {
+                log::warn!(
+                    target: LOG_TARGET,
+                    "a master that was replaced while it lives is noticed late, the sentinels do not tell: {why}"
+                );
+            }
         });
-        if let Some(why) = refusal {
-            log::warn!(
-                target: LOG_TARGET,
-                "a master that was replaced while it lives is noticed late, the sentinels do not tell: {why}"
-            );
-        }
     }
 
     fn listen(&self, turn: usize, stop: &Stop) -> End {
         let sentinels = &*self.sentinels;
         let index = turn % sentinels.sentinels.len();
-        let sentinel = &sentinels.sentinels[index];
+        let sentinel = &Arc::new(sentinels.sentinels[index].within(&self.sockets));
         let budget = Budget::new(self.operation_timeout);
         let mut live = match dial(sentinel, budget) {
             Ok(live) => live,
