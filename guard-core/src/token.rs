@@ -1,5 +1,6 @@
 //! What a holder writes to its slot, and the number that storage checks.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct LeaseToken(Text);
 enum Text {
     Digits(Digits),
     Other(Arc<str>),
+    /// What is no text, and how it is shown.
+    Bytes(Arc<[u8]>, Arc<str>),
 }
 
 /// Aligned, so that copies of one that was just made do not stall the processor.
@@ -104,12 +107,32 @@ impl LeaseToken {
         Self(Text::Other(value.into()))
     }
 
-    /// The whole token: a secret, to be given to the store only.
+    /// The same, for a store whose tokens need not be text.
+    #[must_use]
+    pub fn from_bytes(value: &[u8]) -> Self {
+        match String::from_utf8_lossy(value) {
+            Cow::Borrowed(text) => Self::from_store(text),
+            Cow::Owned(shown) => Self(Text::Bytes(value.into(), shown.into())),
+        }
+    }
+
+    /// The whole token: a secret, to be given to the store only. Of a foreign one that is no text, an
+    /// approximation: stores with such tokens take [`as_bytes`](Self::as_bytes).
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Digits(Digits(digits)) => std::str::from_utf8(digits).unwrap_or_default(),
-            Text::Other(text) => text,
+            Text::Other(text) | Text::Bytes(_, text) => text,
+        }
+    }
+
+    /// The whole token, to the byte.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Digits(Digits(digits)) => digits,
+            Text::Other(text) => text.as_bytes(),
+            Text::Bytes(bytes, _) => bytes,
         }
     }
 
@@ -150,7 +173,7 @@ impl PartialEq for LeaseToken {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Text::Digits(a), Text::Digits(b)) => a == b,
-            _ => self.as_str() == other.as_str(),
+            _ => self.as_bytes() == other.as_bytes(),
         }
     }
 }
@@ -159,7 +182,7 @@ impl Eq for LeaseToken {}
 
 impl Hash for LeaseToken {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
+        self.as_bytes().hash(state);
     }
 }
 
@@ -242,6 +265,18 @@ mod tests {
         assert_eq!(uuid.short(), "123e4567…");
         let forged = LeaseToken::from_store("a\n\u{1b}[2Jb".repeat(4));
         assert!(!forged.short().contains(char::is_control));
+    }
+
+    #[test]
+    fn a_foreign_token_that_is_no_text_is_kept_to_the_byte() {
+        let [one, other] = [b"\xff\xfe\0a", b"\xff\xfd\0a"].map(|it| LeaseToken::from_bytes(it));
+        assert_eq!(one.as_bytes(), b"\xff\xfe\0a");
+        assert_eq!(one.as_str(), other.as_str());
+        assert_ne!(one, other);
+        assert_eq!(
+            LeaseToken::from_bytes(b"text"),
+            LeaseToken::from_store("text")
+        );
     }
 
     #[test]

@@ -22,8 +22,11 @@ for i = 1, count do
     if ARGV[3] == '1' then
       redis.call('GET', KEYS[i])
     end
-    if KEYS[count + i] then
-      redis.call('PEXPIRE', KEYS[count + i], ARGV[2])
+    -- What is there instead of a counter is left as it is.
+    local counter = KEYS[count + i]
+    local number = counter and redis.pcall('GET', counter)
+    if type(number) == 'string' and string.find(number, '^%d+$') then
+      redis.call('PEXPIRE', counter, ARGV[2])
     end
     answers[i] = 1
   else

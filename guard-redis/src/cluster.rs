@@ -14,12 +14,13 @@ use redis::{ConnectionAddr, RedisError, Value, cmd};
 use crate::address::at;
 use crate::dial::{dial, shake_hands, share};
 use crate::endpoint::Endpoint;
+use crate::failure::Failure;
 use crate::fence::hash_slot_of;
 use crate::interests::Interest;
 use crate::links::Links;
 use crate::route::Route;
 use crate::servers::Server;
-use crate::session::{Failure, Operation, Session};
+use crate::session::{Operation, Session};
 use crate::wakeups::LineSettings;
 
 mod map;

@@ -13,12 +13,14 @@ use redis::{Client, RedisConnectionInfo};
 use redis::{Cmd, ConnectionAddr, RedisError, cmd};
 use socket2::SockAddr;
 
+use crate::answer::Done;
 use crate::endpoint::Endpoint;
 #[cfg(feature = "tls-rustls")]
 use crate::error::out_of_time;
 use crate::error::{Cause, classify, is_vague, may_be_a_farewell};
+use crate::failure::Failure;
 use crate::live::{Known, Live};
-use crate::session::{Failure, Session};
+use crate::session::{Mastery, Session};
 use crate::socket::BoundedSocket;
 #[cfg(feature = "tls-rustls")]
 use crate::tls;
@@ -138,6 +140,7 @@ fn introduce(
     Ok(Live {
         connection,
         known: Known::new(since, identity),
+        mastery: Mastery::default(),
     })
 }
 
@@ -148,9 +151,9 @@ fn ask(
     command: &Cmd,
     secret: Option<&str>,
 ) -> Result<(), StoreError> {
-    let error = match session.call::<()>(command) {
+    let error = match session.call::<Done>(command) {
         Err(Failure::Answer(error)) => error,
-        result => return shake_hands(step, || result),
+        result => return shake_hands(step, || result).map(drop),
     };
     // A server may say why it does not want another client now in answer to whatever it is asked first, and hang up.
     let refused = is_vague(&error) && !(may_be_a_farewell(&error) && session.is_hung_up());

@@ -11,18 +11,21 @@
 
 #[cfg(any(feature = "sentinel", feature = "cluster"))]
 mod address;
+mod answer;
 mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod dial;
 mod endpoint;
 mod error;
+mod failure;
 mod fence;
 mod interests;
 mod into_address;
 mod links;
 mod listener;
 mod live;
+mod renewal;
 mod replicas;
 mod route;
 mod script;

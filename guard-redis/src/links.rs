@@ -10,9 +10,10 @@ use redis::{Client, Value, cmd};
 
 use crate::dial::share;
 use crate::error::{classify, out_of_time};
+use crate::failure::Failure;
 use crate::live::{Known, Live};
 use crate::route::Route;
-use crate::session::{Failure, Operation, Session};
+use crate::session::{Operation, Session};
 use crate::turns::Turns;
 use crate::unanswered::{Identity, Unanswered};
 
@@ -153,26 +154,20 @@ impl Links {
         work: &impl Fn(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
-        let server = link
-            .identity()
-            .map(|identity| Arc::clone(identity.server()));
+        let identity = link.identity().cloned();
         let Some(mut session) = link.session(operation.budget) else {
             return Err(Failure::NotSent(StoreError::transient("no connection")));
         };
-        session.server = server;
+        session.identity = identity;
         session.repeated = operation.unanswered;
         session.asking = operation.asking;
-        session.may_be_demoted = self.route.moves();
-        let result = work(&mut session);
+        let result = self.unanswered.during(operation.brings, &mut session, work);
         let fails = |failure: &Failure| {
             failure.is_demotion() || (self.route.moves() && failure.lacks_replicas())
         };
         match &result {
             Err(Failure::Connection(error)) => {
                 operation.unanswered = true;
-                if let Some(token) = operation.brings {
-                    self.unanswered.add(token, link.identity().cloned());
-                }
                 link.empty();
                 if error.is_timeout() {
                     self.trust.lock().unanswered = Some(begun);
@@ -257,7 +252,7 @@ impl Links {
     /// Puts a new connection in the place of what is there.
     fn fill(&self, link: &mut Link, budget: Budget) -> Result<(), StoreError> {
         link.empty();
-        match (link, &self.pool) {
+        match (&mut *link, &self.pool) {
             (Link::Given(pooled), AnyPool::Given(client, _)) => {
                 // As the pool itself would open it.
                 **pooled = client
@@ -266,6 +261,8 @@ impl Links {
                 let extensions = PooledConnection::extensions_mut(pooled);
                 extensions.remove::<Failed>();
                 extensions.remove::<Known>();
+                // What it does not tell is not known.
+                let _ = link.introduce(&self.route, budget);
             }
             (Link::Own(place), _) => *place = Some(self.route.dial(budget)?),
             (Link::Given(_), AnyPool::Own(_)) => {}
@@ -313,7 +310,9 @@ impl Link {
                 .is_none()
         {
             let since = Instant::now();
-            let identity = Identity::ask(&mut Session::new(&mut **pooled, budget), server)?;
+            let mut session = Session::new(&mut **pooled, budget);
+            session.shared = true;
+            let identity = Identity::ask(&mut session, server)?;
             PooledConnection::extensions_mut(pooled).insert(Known::new(since, identity));
         }
         Ok(())
@@ -348,7 +347,11 @@ impl Link {
     fn session(&mut self, budget: Budget) -> Option<Session<'_>> {
         match self {
             Self::Own(place) => Some(Session::of(place.as_mut()?, budget)),
-            Self::Given(pooled) => Some(Session::new(&mut **pooled, budget)),
+            Self::Given(pooled) => {
+                let mut session = Session::new(&mut **pooled, budget);
+                session.shared = true;
+                Some(session)
+            }
         }
     }
 

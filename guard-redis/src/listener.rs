@@ -5,10 +5,12 @@ use std::sync::Arc;
 use guard_core::{Budget, SlotName, StoreError};
 use redis::{Msg, Value, cmd};
 
+use crate::answer::Done;
 use crate::dial::dial;
 use crate::error::{classify, may_be_a_farewell};
+use crate::failure::Failure;
 use crate::live::Live;
-use crate::session::{Failure, Session};
+use crate::session::Session;
 use crate::subscription::{Audience, End, persist, read, subscribe};
 use crate::unanswered::Identity;
 use crate::wakeups::Line;
@@ -71,7 +73,7 @@ fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
         .arg("REDIRECT")
         .arg(listener.id())
         .arg("NOLOOP");
-    Session::of(&mut live, budget).call::<()>(&track)?;
+    Session::of(&mut live, budget).call::<Done>(&track)?;
     Ok(live)
 }
 
@@ -99,12 +101,10 @@ impl Audience for Arc<Line> {
         Ok(())
     }
 
-    /// Either connection can die without the other's noticing.
+    /// Either connection can die without the other's noticing, or its server become a replica.
     fn check(&self, budget: Budget) -> Result<(), Failure> {
-        let ping = cmd("PING");
         self.tracked
-            .use_if_idle(budget, |session| session.call::<()>(&ping))
+            .use_if_idle(budget, |session| session.check())
             .unwrap_or(Ok(()))
-            .map_err(|(failure, _)| failure)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::session::Mastery;
 use crate::unanswered::Identity;
 use crate::wire::Connection;
 
@@ -9,6 +10,8 @@ use crate::wire::Connection;
 pub(crate) struct Live {
     pub(crate) connection: Connection,
     pub(crate) known: Known,
+    /// Whether its server is a master.
+    pub(crate) mastery: Mastery,
 }
 
 /// What is known of a connection.

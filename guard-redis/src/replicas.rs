@@ -9,8 +9,10 @@ use std::time::Duration;
 use guard_core::StoreError;
 use redis::cmd;
 
+use crate::answer::Role;
 use crate::error::classify;
-use crate::session::{Failure, Session};
+use crate::failure::Failure;
+use crate::session::Session;
 
 /// The share of the time that is left which the answer to `WAIT` has for its way.
 const FOR_THE_WAY: u32 = 5;
@@ -35,16 +37,17 @@ impl Replicas {
         let millis = patience
             .clamp(Duration::from_millis(1), LONGEST)
             .as_millis();
-        match session.call::<u32>(cmd("WAIT").arg(wanted).arg(millis.to_string())) {
-            Ok(have) if have >= wanted => Ok(()),
+        match session.call::<u64>(cmd("WAIT").arg(wanted).arg(millis.to_string())) {
+            Ok(have) if have >= u64::from(wanted) => Ok(()),
             Ok(have) => Err(Failure::Unreplicated(StoreError::transient(format!(
                 "{have} replicas have acknowledged in time, `min_replicas` asks for {wanted}"
             )))),
-            // The write has been executed, whatever keeps us from waiting.
-            Err(Failure::Answer(error)) => Err(Failure::Unreplicated(classify(
-                "waiting for replicas",
-                error,
-            ))),
+            // The write has been executed, whatever keeps us from waiting. A server that is a replica by now refuses: then
+            // another one is the master.
+            Err(Failure::Answer(error)) => Err(match session.role() {
+                Ok(Role::Replica(_)) => Failure::Demoted,
+                _ => Failure::Unreplicated(classify("waiting for replicas", error)),
+            }),
             Err(Failure::NotSent(error)) => Err(Failure::Unreplicated(error)),
             Err(failure) => Err(failure),
         }

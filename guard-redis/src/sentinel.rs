@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use guard_core::{Budget, StoreError};
 use parking_lot::Mutex;
-use redis::{ConnectionAddr, RedisConnectionInfo, cmd};
+use redis::{ConnectionAddr, RedisConnectionInfo, Value, cmd};
 
 use crate::address::at;
+use crate::answer::{Answer, Role};
 use crate::dial::{dial, shake_hands, share};
 use crate::endpoint::Endpoint;
 use crate::live::Live;
-use crate::session::{Session, is_master};
+use crate::session::Session;
 use crate::sockets::Sockets;
 
 const ASKING: &str = "asking a sentinel";
@@ -98,8 +99,8 @@ impl Sentinels {
         let mut session = Session::of(&mut live, budget);
         let mut ask = cmd("SENTINEL");
         ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master_name);
-        let answer: Option<(String, u16)> = shake_hands(ASKING, || session.call(&ask))?;
-        let (host, port) = answer.ok_or_else(|| {
+        let answer: Option<Place> = shake_hands(ASKING, || session.call(&ask))?;
+        let Place(host, port) = answer.ok_or_else(|| {
             StoreError::transient(format!(
                 "{ASKING}: it knows no master {:?}",
                 self.master_name
@@ -116,15 +117,31 @@ impl Sentinels {
     }
 }
 
+/// Where a sentinel says that the master is.
+struct Place(String, u16);
+
+impl Answer for Place {
+    fn read(value: Value) -> Option<Self> {
+        let Value::Array(parts) = value else {
+            return None;
+        };
+        let [Value::BulkString(host), Value::BulkString(port)] = parts.as_slice() else {
+            return None;
+        };
+        let host = std::str::from_utf8(host).ok()?;
+        let port = std::str::from_utf8(port).ok()?.parse().ok()?;
+        (!host.is_empty() && port != 0).then(|| Self(host.to_owned(), port))
+    }
+}
+
 /// Opens a connection to a server, and makes sure that it is a master.
 fn dial_master(server: &Arc<Endpoint>, budget: Budget) -> Result<Live, StoreError> {
     let mut live = dial(server, budget)?;
     let mut session = Session::of(&mut live, budget);
-    if shake_hands("asking for its role", || is_master(&mut session))? {
-        Ok(live)
-    } else {
-        Err(StoreError::transient(
+    match shake_hands("asking for its role", || session.role())? {
+        Role::Master | Role::Untold => Ok(live),
+        Role::Replica(_) | Role::Sentinel => Err(StoreError::transient(
             "the server that the sentinels name is no master, or not yet",
-        ))
+        )),
     }
 }

@@ -6,13 +6,14 @@ use guard_core::{Budget, LeaseToken, NodeId, SlotName, StoreError, Waker, Watch}
 
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
+use crate::failure::Failure;
 #[cfg(feature = "cluster")]
 use crate::fence::hash_slot_of;
 use crate::links::Links;
 use crate::route::Route;
 #[cfg(feature = "sentinel")]
 use crate::sentinel::news;
-use crate::session::{Failure, Operation, Session};
+use crate::session::{Operation, Session};
 use crate::wakeups::{LineSettings, WakeupLine};
 #[cfg(feature = "sentinel")]
 use crate::worker::Worker;

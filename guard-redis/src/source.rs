@@ -7,10 +7,12 @@ use guard_core::{Budget, Capabilities, ConfigError, StoreError};
 use r2d2::Pool;
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
+use crate::answer::{Pong, Role};
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
 use crate::endpoint::Endpoint;
 use crate::error::classify;
+use crate::failure::Failure;
 use crate::links::Links;
 use crate::live::Live;
 use crate::replicas::Replicas;
@@ -20,7 +22,7 @@ use crate::sentinel::{Sentinels, news};
 use crate::servers::{Server, Servers};
 #[cfg(feature = "cluster")]
 use crate::session::Operation;
-use crate::session::{Failure, Session};
+use crate::session::Session;
 #[cfg(feature = "sentinel")]
 use crate::sockets::Sockets;
 use crate::store::RedisStore;
@@ -72,7 +74,8 @@ impl Source {
         let servers = match self {
             Self::Address(info) => {
                 let route = Route::direct(means.apply(info)?);
-                let first = greet(&route, replicas, budget).map_err(refuse)?;
+                let mut first = greet(&route, replicas, budget).map_err(refuse)?;
+                stands_alone(&mut first, budget)?;
                 Servers::One(means.one(route, first))
             }
             Self::Pool(info, pool) => {
@@ -89,7 +92,8 @@ impl Source {
                 let client = Client::open(info.clone());
                 let client = client.map_err(|error| refuse(classify("connecting", error)))?;
                 let route = Route::direct(means.secure(info)?);
-                greet(&route, replicas, budget).map_err(refuse)?;
+                let mut first = greet(&route, replicas, budget).map_err(refuse)?;
+                stands_alone(&mut first, budget)?;
                 let (timeout, unanswered) = means.links();
                 let links = Links::given(route.clone(), client, pool, timeout, unanswered);
                 Servers::One(Server::new(links, &route, means.line.clone()))
@@ -210,11 +214,42 @@ fn greet(route: &Route, replicas: Replicas, budget: Budget) -> Result<Live, Stor
     let mut live = route.dial(budget)?;
     let mut session = Session::of(&mut live, budget);
     session
-        .call::<()>(&redis::cmd("PING"))
+        .call::<Pong>(&redis::cmd("PING"))
         .map_err(|failure| failure.into_store_error("greeting"))?;
     // Whether it tells or not.
     let _ = warn_of_state(&mut session, replicas);
     Ok(live)
+}
+
+/// Makes sure that a server which was named directly keeps leases, and keeps all of them. One that does not tell is
+/// taken for such a one.
+fn stands_alone(live: &mut Live, budget: Budget) -> Result<(), ConfigError> {
+    let mut session = Session::of(live, budget);
+    let refuse = |reason: String| Err(ConfigError::setting("address", reason));
+    match session.role() {
+        Ok(Role::Replica(master)) => {
+            return refuse(format!(
+                "the server is a replica, of {master}: name its master, or let sentinels name it (`sentinel`, with \
+                 feature `sentinel`)"
+            ));
+        }
+        Ok(Role::Sentinel) => {
+            let reason = "the server is a sentinel: use `sentinel`, with feature `sentinel`";
+            return refuse(reason.to_owned());
+        }
+        Ok(Role::Untold) => log::warn!(
+            target: guard_core::LOG_TARGET,
+            "the Redis server does not tell its role (`ROLE`): should it become a replica, its word is believed"
+        ),
+        Ok(Role::Master) | Err(_) => {}
+    }
+    let in_cluster = ask_for(&mut session, "cluster", "cluster_enabled:");
+    if matches!(in_cluster, Ok(Some(enabled)) if enabled == "1") {
+        let reason = "the server is a node of a cluster, and has some of the slots only: use `cluster`, with feature \
+                      `cluster`";
+        return refuse(reason.to_owned());
+    }
+    Ok(())
 }
 
 /// Says what of the server's state will harm or hinder. A server that does not tell is taken for a good one.

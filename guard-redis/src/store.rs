@@ -1,6 +1,7 @@
 //! The store contract in commands and scripts.
 
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,20 +12,19 @@ use guard_core::{
 
 use crate::builder::Wakeups;
 use crate::error::is_wrong_type;
+use crate::failure::Failure;
 use crate::fence::{counter_life, counter_name};
+use crate::renewal::{Bundle, RENEWED_TOGETHER, Renewal, Renewals};
 use crate::replicas::Replicas;
 use crate::script::Script;
 use crate::servers::Servers;
-use crate::session::{Failure, Session};
-use crate::take::{Take, remaining};
+use crate::session::Session;
+use crate::take::{Found, Take};
 use crate::unanswered::Unanswered;
 
 /// The longest TTL, about 146 million years: the server adds it to its clock, and both are kept in signed
 /// 64-bit milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(1 << 62);
-
-/// How many leases are renewed by one script: few enough that nobody else waits long for the server.
-const RENEWED_TOGETHER: usize = 100;
 
 /// Leases in Redis. Clones are handles of the same connections.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ struct Inner {
     capabilities: Capabilities,
     take: Arc<Take>,
     replicas: Replicas,
-    renew: Script,
+    renew: Renewal,
     release: Script,
     hand_over: Script,
     hand_over_fenced: Script,
@@ -51,13 +51,14 @@ impl RedisStore {
         take: Arc<Take>,
         replicas: Replicas,
     ) -> Self {
+        let fencing = capabilities.fencing;
         Self(Arc::new(Inner {
             servers,
             unanswered,
             capabilities,
             take,
             replicas,
-            renew: Script::new(include_str!("../scripts/renew.lua")),
+            renew: Renewal::new(fencing, replicas),
             release: Script::new(include_str!("../scripts/release.lua")),
             hand_over: Script::new(include_str!("../scripts/hand_over.lua")),
             hand_over_fenced: Script::new(concat!(
@@ -126,81 +127,82 @@ impl Inner {
         tokens: [&LeaseToken; 2],
         ttl: LeaseTtl,
     ) -> Result<HandedOver, Failure> {
-        let [from, to] = tokens.map(LeaseToken::as_str);
-        let millis = ttl.as_millis().to_string();
+        let [from, to] = tokens.map(LeaseToken::as_bytes);
+        let (millis, read_again) = (ttl.as_millis().to_string(), session.reads_again());
+        let (millis, read_again) = (millis.as_bytes(), read_again.as_bytes());
         if !self.capabilities.fencing {
-            let arguments = [from, to, &millis, session.reads_again()];
+            let arguments = [from, to, millis, read_again];
             let held = self.hand_over.run(session, &[slot.as_str()], &arguments);
-            return Ok(match not_ours_if_wrong_type(held, 0)? {
-                1 => HandedOver::Granted { fencing: None },
-                _ => HandedOver::NotHeld,
+            return Ok(if not_ours_if_wrong_type(held)? {
+                HandedOver::Granted { fencing: None }
+            } else {
+                HandedOver::NotHeld
             });
         }
         let counter = counter_name(slot);
         let life = counter_life(ttl).to_string();
         let keys = [slot.as_str(), &counter];
-        let arguments = [from, to, &millis, &life, session.reads_again()];
-        Ok(
-            match self.hand_over_fenced.run(session, &keys, &arguments)? {
-                Some(number) => HandedOver::Granted {
-                    fencing: Some(FencingToken::new(number)),
-                },
-                None => HandedOver::NotHeld,
-            },
-        )
+        let arguments = [from, to, millis, life.as_bytes(), read_again];
+        let number: Option<FencingToken> = self.hand_over_fenced.run(session, &keys, &arguments)?;
+        Ok(match number {
+            None => HandedOver::NotHeld,
+            fencing => HandedOver::Granted { fencing },
+        })
     }
 
-    fn renew_together(
+    /// Renews leases of the same server in bundles: see [`Renewal::run`].
+    fn renew_bundles(
         &self,
-        leases: &[&(SlotName, LeaseToken)],
+        bundles: &[Bundle<'_>],
         ttl: LeaseTtl,
         budget: Budget,
-    ) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
-        let Some((first, _)) = leases.first() else {
+    ) -> Result<Vec<Renewals>, StoreError> {
+        let leases = || bundles.iter().flatten();
+        let Some((first, _)) = leases().next() else {
             return Ok(Vec::new());
         };
-        let counters: Vec<String> = if self.capabilities.fencing {
-            leases.iter().map(|(slot, _)| counter_name(slot)).collect()
-        } else {
-            Vec::new()
-        };
-        let slots = leases.iter().map(|(slot, _)| slot.as_str());
-        let keys: Vec<&str> = slots.chain(counters.iter().map(String::as_str)).collect();
-        let (millis, life) = (ttl.as_millis().to_string(), counter_life(ttl).to_string());
-        let tokens = leases.iter().map(|(_, token)| token.as_str());
-
-        let work = |session: &mut Session<'_>| {
-            let settings = [millis.as_str(), &life, session.reads_again()];
-            let arguments: Vec<&str> = settings.into_iter().chain(tokens.clone()).collect();
-            let answers: Vec<i64> = self.renew.run(session, &keys, &arguments)?;
-            if answers.contains(&0) {
-                session.confirm()?;
-            }
-            let acknowledged = if answers.contains(&1) {
-                self.replicas.acknowledge(session)
-            } else {
-                Ok(())
-            };
-            let renewed = match acknowledged {
-                Ok(()) => Ok(Renewed::Renewed),
-                // A lease that is not held is so all the same.
-                Err(failure @ Failure::Unreplicated(_)) => Err(failure.into_store_error("renew")),
-                Err(failure) => return Err(failure),
-            };
-            let outcome = |held| match held {
-                1 => renewed.clone(),
-                _ => Ok(Renewed::NotHeld),
-            };
-            Ok(answers.into_iter().map(outcome).collect())
-        };
+        let work = |session: &mut Session<'_>| self.renew.run(session, bundles, ttl);
         // On the tracked connection a renewal also registers for the slot's next change, and is not told
         // of its own.
-        let watching = leases
-            .iter()
-            .find_map(|(slot, _)| self.servers.watching(slot));
+        let watching = leases().find_map(|(slot, _)| self.servers.watching(slot));
         let answered = watching.and_then(|server| server.wakeups.renew(budget, work));
         self.operate(answered, first, "renew", budget, None, work)
     }
+
+    /// Renews what one server has, by as many scripts as it takes. A bundle that the server refuses is asked for again by
+    /// itself: its hash slot may have moved.
+    fn renew_on_one_server(
+        &self,
+        bundles: &[Bundle<'_>],
+        ttl: LeaseTtl,
+        budget: Budget,
+    ) -> Vec<Result<Renewed, StoreError>> {
+        let alone = |bundle: &Bundle<'_>| {
+            let answers = self.renew_bundles(slice::from_ref(bundle), ttl, budget);
+            match answers.map(|mut answers| answers.pop()) {
+                Ok(Some(Ok(renewed))) => renewed,
+                Ok(Some(Err(refusal))) => vec![Err(refusal); bundle.len()],
+                Ok(None) => vec![Err(no_answer()); bundle.len()],
+                Err(error) => vec![Err(error); bundle.len()],
+            }
+        };
+        if let [bundle] = bundles {
+            return alone(bundle);
+        }
+        match self.renew_bundles(bundles, ttl, budget) {
+            Ok(answers) => {
+                let answers = answers.into_iter().zip(bundles);
+                let renewals =
+                    answers.map(|(answer, bundle)| answer.unwrap_or_else(|_| alone(bundle)));
+                renewals.flatten().collect()
+            }
+            Err(error) => vec![Err(error); bundles.iter().map(Vec::len).sum()],
+        }
+    }
+}
+
+fn no_answer() -> StoreError {
+    StoreError::permanent("renew: no answer")
 }
 
 impl fmt::Debug for RedisStore {
@@ -235,10 +237,8 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Renewed, StoreError> {
         let lease = (slot.clone(), token.clone());
-        let mut answers = self.0.renew_together(&[&lease], ttl, budget)?.into_iter();
-        answers
-            .next()
-            .unwrap_or_else(|| Err(StoreError::permanent("renew: no answer")))
+        let mut answers = self.0.renew_on_one_server(&[vec![&lease]], ttl, budget);
+        answers.pop().unwrap_or_else(|| Err(no_answer()))
     }
 
     fn renew_many(
@@ -248,23 +248,23 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Vec<Result<Renewed, StoreError>> {
         let inner = &*self.0;
-        // In an order in which those that one script can renew stand together.
-        let mut order: Vec<(u16, usize)> = leases
+        // In an order in which those of one server stand together, and of these those that one script can renew.
+        let mut order: Vec<_> = leases
             .iter()
             .enumerate()
-            .map(|(index, (slot, _))| (inner.servers.group(slot), index))
+            .map(|(index, (slot, _))| (inner.servers.node(slot), inner.servers.group(slot), index))
             .collect();
         order.sort_unstable();
-        let mut results = vec![Err(StoreError::permanent("renew: no answer")); leases.len()];
-        for group in order.chunk_by(|(one, _), (other, _)| one == other) {
-            for places in group.chunks(RENEWED_TOGETHER) {
-                let together: Vec<_> = places.iter().map(|&(_, index)| &leases[index]).collect();
-                let answers = inner
-                    .renew_together(&together, ttl, budget)
-                    .unwrap_or_else(|error| vec![Err(error); places.len()]);
-                for (answer, &(_, index)) in answers.into_iter().zip(places) {
-                    results[index] = answer;
-                }
+        let mut results = vec![Err(no_answer()); leases.len()];
+        for of_server in order.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let bundles: Vec<Bundle<'_>> = of_server
+                .chunk_by(|(_, one, _), (_, other, _)| one == other)
+                .flat_map(|group| group.chunks(RENEWED_TOGETHER))
+                .map(|places| places.iter().map(|&(.., index)| &leases[index]).collect())
+                .collect();
+            let answers = inner.renew_on_one_server(&bundles, ttl, budget);
+            for (answer, &(.., index)) in answers.into_iter().zip(of_server) {
+                results[index] = answer;
             }
         }
         results
@@ -277,7 +277,7 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<Released, StoreError> {
         let inner = &*self.0;
-        let suspects = inner.unanswered.of(token);
+        let suspects = inner.unanswered.of(token, budget);
         let (released, settled) =
             inner
                 .servers
@@ -285,18 +285,17 @@ impl LeaseStore for RedisStore {
                     let settled = inner.unanswered.settle(&suspects, session)?;
                     let held = inner
                         .release
-                        .run(session, &[slot.as_str()], &[token.as_str()]);
-                    let released = not_ours_if_wrong_type::<i64>(held, 0)? == 1;
+                        .run(session, &[slot.as_str()], &[token.as_bytes()]);
+                    let released = not_ours_if_wrong_type(held)?;
                     if !released {
                         session.confirm()?;
                     }
                     // After a try without an answer the slot was most likely freed by that one.
                     Ok((released || session.repeated, settled))
                 })?;
-        if !settled {
+        if !settled || !inner.unanswered.forget(token, &suspects) {
             return Err(not_final());
         }
-        inner.unanswered.forget(token);
         Ok(if released {
             Released::Released
         } else {
@@ -313,7 +312,10 @@ impl LeaseStore for RedisStore {
         budget: Budget,
     ) -> Result<HandedOver, StoreError> {
         let inner = &*self.0;
-        let suspects = inner.unanswered.of(from);
+        let suspects = inner.unanswered.of(from, budget);
+        if inner.unanswered.is_under_way(from) {
+            return Err(not_final());
+        }
         let work = |session: &mut Session<'_>| {
             if !inner.unanswered.settle(&suspects, session)? {
                 return Ok(None);
@@ -333,23 +335,21 @@ impl LeaseStore for RedisStore {
         let answered = watching.and_then(|server| server.wakeups.change(Some(to), budget, work));
         let handed = inner.operate(answered, slot, "hand over", budget, Some(to), work)?;
         let handed = handed.ok_or_else(not_final)?;
-        inner.unanswered.forget(from);
+        if !inner.unanswered.forget(from, &suspects) {
+            return Err(not_final().with_unknown_outcome());
+        }
         Ok(handed)
     }
 
     fn in_doubt(&self, token: &LeaseToken) -> bool {
-        !self.0.unanswered.of(token).is_empty()
+        self.0.unanswered.has(token)
     }
 
     fn holder(&self, slot: &SlotName, budget: Budget) -> Result<Option<Holder>, StoreError> {
         let inner = &*self.0;
         let ask = |session: &mut Session<'_>| {
-            let found: Option<(Vec<u8>, i64)> = inner.holder.run(session, &[slot.as_str()], &[])?;
-            Ok(found.map(|(token, millis)| {
-                // A foreign token need not be text; it is only shown here, in part.
-                let token = String::from_utf8_lossy(&token);
-                Holder::new(LeaseToken::from_store(&*token), remaining(millis))
-            }))
+            let found: Option<Found> = inner.holder.run(session, &[slot.as_str()], &[])?;
+            Ok(found.map(|Found(holder)| holder))
         };
         // Asked by whoever watches the slot, this also registers for its next change.
         if let Some(server) = inner.servers.watching(slot)
@@ -375,16 +375,16 @@ impl LeaseStore for RedisStore {
 
 /// The answer of a script that compares the token. Something in the slot that is not a string is not the
 /// token.
-fn not_ours_if_wrong_type<T>(answer: Result<T, Failure>, not_ours: T) -> Result<T, Failure> {
+fn not_ours_if_wrong_type(answer: Result<bool, Failure>) -> Result<bool, Failure> {
     match answer {
-        Err(Failure::Answer(error)) if is_wrong_type(&error) => Ok(not_ours),
+        Err(Failure::Answer(error)) if is_wrong_type(&error) => Ok(false),
         answer => answer,
     }
 }
 
 fn not_final() -> StoreError {
     StoreError::transient(
-        "a command of the token may still be under way, and its connection cannot be ended: \
-         the release is not final before `ghost_window` has passed",
+        "a command of the token may still be under way: the release is not final before it is answered, its \
+         connection can be ended, or `ghost_window` has passed",
     )
 }

@@ -7,7 +7,8 @@ use guard_core::{Budget, LOG_TARGET, StoreError};
 use redis::{Msg, RedisResult, Value, cmd};
 
 use crate::error::is_not_allowed;
-use crate::session::{Failure, Session, failure};
+use crate::failure::{Failure, failure};
+use crate::session::Session;
 use crate::wire::{Connection, OwnWire, Wire};
 use crate::worker::Stop;
 

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use guard_core::{Acquired, FencingToken, LeaseToken, LeaseTtl, SlotName};
+use guard_core::{Acquired, FencingToken, Holder, LeaseToken, LeaseTtl, SlotName};
 
-use redis::{Cmd, FromRedisValue, ParsingError, Value};
+use redis::{Cmd, Value};
 
+use crate::answer::{Answer, Done};
+use crate::failure::Failure;
 use crate::fence::{counter_life, counter_name};
 use crate::replicas::Replicas;
 use crate::script::{Script, command};
-use crate::session::{Failure, Session};
+use crate::session::{FRESH, Session};
 
 /// What the script without fencing answers when the token holds the slot.
 const GRANTED: i64 = -3;
@@ -27,15 +29,20 @@ impl Take {
         Self {
             fencing,
             replicas,
-            plain: Script::new(include_str!("../scripts/acquire.lua")),
+            plain: Script::new(concat!(
+                include_str!("../scripts/role.lua"),
+                include_str!("../scripts/acquire.lua")
+            )),
             fenced: Script::new(concat!(
+                include_str!("../scripts/role.lua"),
                 include_str!("../scripts/acquire_fenced.lua"),
                 include_str!("../scripts/number.lua")
             )),
         }
     }
 
-    /// Takes the slot and has it acknowledged, or tells who keeps it.
+    /// Takes the slot and has it acknowledged, or tells who keeps it. Most looks on the tracked connection find the slot
+    /// held, so there the script itself asks for the server's role before it grants, and no command accompanies it.
     pub(crate) fn run(
         &self,
         session: &mut Session<'_>,
@@ -43,19 +50,23 @@ impl Take {
         token: &LeaseToken,
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
-        let Answer(acquired) =
-            self.with_arguments(slot, token, ttl, |script, keys, arguments| {
-                script.run(session, keys, arguments)
-            })?;
+        if !session.tracked {
+            session.doubt_role(FRESH);
+        }
+        let tracked = session.tracked;
+        let run = |script: &Script, keys: &[&str], arguments: &[&[u8]]| {
+            script.run(session, keys, arguments)
+        };
+        let acquired = self.with_arguments(slot, token, ttl, tracked, run)?;
         if matches!(acquired, Acquired::Granted { .. }) {
             self.replicas.acknowledge(session)?;
         }
         Ok(acquired)
     }
 
-    /// The command with which [`run`](Self::run) begins.
+    /// The command with which [`run`](Self::run) begins on the tracked connection.
     pub(crate) fn command(&self, slot: &SlotName, token: &LeaseToken, ttl: LeaseTtl) -> Cmd {
-        self.with_arguments(slot, token, ttl, Script::call)
+        self.with_arguments(slot, token, ttl, true, Script::call)
     }
 
     /// The command that takes a free slot in one step, quicker than the script, and tells nothing of another
@@ -70,8 +81,9 @@ impl Take {
             return None;
         }
         let millis = ttl.as_millis().to_string();
-        let (slot, token) = (slot.as_str(), token.as_str());
-        let words = ["SET", slot, token, "NX", "PX", &millis];
+        let [set, nx, px] = ["SET", "NX", "PX"].map(str::as_bytes);
+        let (slot, millis) = (slot.as_str().as_bytes(), millis.as_bytes());
+        let words = [set, slot, token.as_bytes(), nx, px, millis];
         Some(command(words.into_iter()))
     }
 
@@ -84,8 +96,9 @@ impl Take {
         token: &LeaseToken,
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
+        session.doubt_role(FRESH);
         if let Some(set) = self.if_free(slot, token, ttl)
-            && session.call::<Option<String>>(&set)?.is_some()
+            && session.ask::<Option<Done>>(&set)?.is_some()
         {
             self.replicas.acknowledge(session)?;
             return Ok(Acquired::Granted { fencing: None });
@@ -98,37 +111,74 @@ impl Take {
         slot: &SlotName,
         token: &LeaseToken,
         ttl: LeaseTtl,
-        work: impl FnOnce(&Script, &[&str], &[&str]) -> T,
+        tracked: bool,
+        work: impl FnOnce(&Script, &[&str], &[&[u8]]) -> T,
     ) -> T {
         let millis = ttl.as_millis().to_string();
+        let tracked: &[u8] = if tracked { b"1" } else { b"0" };
         if !self.fencing {
-            return work(&self.plain, &[slot.as_str()], &[token.as_str(), &millis]);
+            let arguments = [token.as_bytes(), millis.as_bytes(), tracked];
+            return work(&self.plain, &[slot.as_str()], &arguments);
         }
         let counter = counter_name(slot);
         let life = counter_life(ttl).to_string();
-        let arguments = [token.as_str(), &millis, &life];
+        let arguments = [
+            token.as_bytes(),
+            millis.as_bytes(),
+            life.as_bytes(),
+            tracked,
+        ];
         work(&self.fenced, &[slot.as_str(), &counter], &arguments)
     }
 }
 
 /// What the acquiring scripts answer.
-struct Answer(Acquired);
-
-impl FromRedisValue for Answer {
-    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
-        Ok(Self(match value {
-            Value::Int(GRANTED) => Acquired::Granted { fencing: None },
-            Value::Int(millis) => Acquired::Held {
-                remaining: remaining(millis),
-            },
-            number => Acquired::Granted {
-                fencing: Some(FencingToken::new(redis::from_redis_value(number)?)),
-            },
-        }))
+impl Answer for Acquired {
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::Int(GRANTED) => Some(Self::Granted { fencing: None }),
+            Value::Int(millis) => remaining(millis).map(|remaining| Self::Held { remaining }),
+            number => FencingToken::read(number).map(|number| Self::Granted {
+                fencing: Some(number),
+            }),
+        }
     }
 }
 
-/// The remaining TTL from `PTTL`'s answer: negative is none.
-pub(crate) fn remaining(millis: i64) -> Option<Duration> {
-    u64::try_from(millis).ok().map(Duration::from_millis)
+/// The number of a lease, in digits.
+impl Answer for FencingToken {
+    fn read(value: Value) -> Option<Self> {
+        let digits = Vec::<u8>::read(value)?;
+        let number = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+        Some(Self::new(number))
+    }
+}
+
+/// The remaining TTL from the answer of `PTTL` to a key that is there: -1 is none. Between two commands of a script no
+/// time passes on most servers; where it does, the key may be gone.
+fn remaining(millis: i64) -> Option<Option<Duration>> {
+    match millis {
+        -1 => Some(None),
+        -2 => Some(Some(Duration::ZERO)),
+        millis => u64::try_from(millis)
+            .ok()
+            .map(Duration::from_millis)
+            .map(Some),
+    }
+}
+
+/// Who holds a slot. A foreign token need not be text.
+pub(crate) struct Found(pub(crate) Holder);
+
+impl Answer for Found {
+    fn read(value: Value) -> Option<Self> {
+        let Value::Array(parts) = value else {
+            return None;
+        };
+        let [Value::BulkString(token), Value::Int(millis)] = parts.as_slice() else {
+            return None;
+        };
+        let token = LeaseToken::from_bytes(token.as_slice());
+        Some(Self(Holder::new(token, remaining(*millis)?)))
+    }
 }

@@ -8,9 +8,10 @@ use redis::Cmd;
 
 use crate::dial::share;
 use crate::error::out_of_time;
+use crate::failure::Failure;
 use crate::live::Live;
-use crate::session::{Failure, Session};
-use crate::unanswered::Identity;
+use crate::session::{Due, Session};
+use crate::unanswered::UnderWay;
 
 /// Which part of its time an operation waits for the connection: after that it does without.
 const PATIENCE: usize = 8;
@@ -70,13 +71,12 @@ impl Tracked {
     }
 
     /// Works on the connection, within half of what is then left of the budget: should this one connection
-    /// hang, there are others for the rest. `None` if there is none, or it does not come free soon. A failure
-    /// of the connection comes with its identity.
+    /// hang, there are others for the rest. `None` if there is none, or it does not come free soon.
     pub(crate) fn use_soon<T>(
         &self,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, (Failure, Option<Identity>)>> {
+    ) -> Option<Result<T, Failure>> {
         let (live, generation) = self.check_out(share(budget, PATIENCE))?;
         Some(self.use_now(live, generation, share(budget, 2), work))
     }
@@ -87,7 +87,7 @@ impl Tracked {
         generation: u64,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Result<T, (Failure, Option<Identity>)> {
+    ) -> Result<T, Failure> {
         let mut session = Session::of(&mut live, budget);
         session.tracked = true;
         let result = work(&mut session);
@@ -100,9 +100,8 @@ impl Tracked {
         live: Box<Live>,
         generation: u64,
         result: Result<T, Failure>,
-    ) -> Result<T, (Failure, Option<Identity>)> {
-        let result = result.map_err(|failure| (failure, live.known.identity.clone()));
-        let broken = result.as_ref().is_err_and(|(failure, _)| {
+    ) -> Result<T, Failure> {
+        let broken = result.as_ref().is_err_and(|failure| {
             matches!(failure, Failure::Connection(_)) || failure.is_demotion()
         });
         self.put_back(generation, (!broken).then_some(live));
@@ -127,28 +126,35 @@ impl Tracked {
         &self,
         budget: Budget,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Option<Result<T, (Failure, Option<Identity>)>> {
+    ) -> Option<Result<T, Failure>> {
         let (live, generation) = self.check_out_if_idle()?;
         Some(self.use_now(live, generation, budget, work))
     }
 
-    /// Sends a command if the connection is idle; its answer is received later, maybe in another thread.
+    /// Sends a command if the connection is idle; its answer is received later, maybe in another thread. `begin` notes
+    /// what it may bring, before it is sent.
     pub(crate) fn send_if_idle(
         self: &Arc<Self>,
         budget: Budget,
         command: &Cmd,
-    ) -> Option<Result<Sent, (Failure, Option<Identity>)>> {
+        begin: impl FnOnce(&mut Session<'_>) -> UnderWay,
+    ) -> Option<Result<Sent, Failure>> {
         let (mut live, generation) = self.check_out_if_idle()?;
-        let sent = Session::of(&mut live, budget).send(command);
-        Some(match sent {
-            Ok(()) => Ok(Sent {
+        let mut session = Session::of(&mut live, budget);
+        let under_way = begin(&mut session);
+        match session.send(command) {
+            Ok(due) => Some(Ok(Sent {
                 tracked: Arc::clone(self),
-                live: Some(live),
+                ready: Some((live, due, under_way)),
                 generation,
                 budget,
-            }),
-            Err(failure) => self.used(live, generation, Err(failure)),
-        })
+            })),
+            Err(failure) => {
+                let result = Err(failure);
+                under_way.end(&result);
+                Some(self.used(live, generation, result))
+            }
+        }
     }
 
     fn check_out_if_idle(&self) -> Option<(Box<Live>, u64)> {
@@ -186,7 +192,7 @@ impl Tracked {
 /// A command that was sent on the tracked connection, which stays in use until the answer is received.
 pub(crate) struct Sent {
     tracked: Arc<Tracked>,
-    live: Option<Box<Live>>,
+    ready: Option<(Box<Live>, Due, UnderWay)>,
     generation: u64,
     budget: Budget,
 }
@@ -196,11 +202,14 @@ impl Sent {
     pub(crate) fn resume<T>(
         mut self,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Result<T, (Failure, Option<Identity>)> {
-        let Some(mut live) = self.live.take() else {
-            return Err((Failure::NotSent(out_of_time("resuming")), None));
+    ) -> Result<T, Failure> {
+        let Some((mut live, due, under_way)) = self.ready.take() else {
+            return Err(Failure::NotSent(out_of_time("resuming")));
         };
-        let result = work(&mut Session::resumed(&mut live, self.budget));
+        let mut session = Session::resumed(&mut live, self.budget, due);
+        session.tracked = true;
+        let result = work(&mut session);
+        under_way.end(&result);
         self.tracked.used(live, self.generation, result)
     }
 }
@@ -208,7 +217,7 @@ impl Sent {
 impl Drop for Sent {
     /// A connection with an answer that nobody received is of no use.
     fn drop(&mut self) {
-        if self.live.is_some() {
+        if self.ready.is_some() {
             self.tracked.put_back(self.generation, None);
         }
     }

@@ -3,7 +3,8 @@
 //! A server that was stopped, or a network that held bytes back, can execute a command of a connection that
 //! its client closed long ago. Only the server can end such a connection for good. So each connection learns
 //! by which number and address the server knows it, and the store remembers, for each token, the connections
-//! on which a command that may put the token into a slot went unanswered.
+//! on which a command that may put the token into a slot went unanswered. It knows of such a command from before it
+//! is sent, since a release must not be final while another thread still waits for the answer.
 //!
 //! The server may not be the master any more when the slot is freed. A command that is still under way to it
 //! could take effect if it became the master again; so its connection is ended there, not on the new master.
@@ -13,71 +14,122 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, LeaseToken};
-use parking_lot::Mutex;
-use redis::cmd;
+use guard_core::{Budget, LeaseToken, StoreError};
+use parking_lot::{Condvar, Mutex};
+use redis::{Cmd, cmd};
 
 use crate::dial::{dial, share};
 use crate::endpoint::Endpoint;
 use crate::error::{is_not_allowed, may_be_a_farewell};
-use crate::session::{Failure, Session};
+use crate::failure::Failure;
+use crate::session::Session;
 
-/// By what the server knows a connection. Both together name it for ever: after a restart the number may
-/// belong to a stranger, who has another address.
+/// By what a server knows a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct Identity(Arc<Names>);
+
+#[derive(Debug)]
+struct Names {
     server: Arc<Endpoint>,
     id: String,
     address: String,
+    /// The run of the server that gave the number. Another run gives it again, to a stranger.
+    run: Option<String>,
+    /// When the server told.
+    told: Instant,
 }
 
 impl Identity {
-    /// Asks the server; `None` if it does not tell.
+    /// Asks the server; `None` if it does not tell. A connection in the state of another user's work, such as another
+    /// database, is of no use.
     pub(crate) fn ask(
         session: &mut Session<'_>,
         server: &Arc<Endpoint>,
     ) -> Result<Option<Self>, Failure> {
-        match session.call::<String>(cmd("CLIENT").arg("INFO")) {
-            Ok(info) => Ok(Self::parse(&info, server)),
+        let info = match session.call::<String>(cmd("CLIENT").arg("INFO")) {
+            Ok(info) => info,
             // A server that has too many clients says so in answer to whatever it is asked first, and hangs up.
             Err(Failure::Answer(error)) if is_not_allowed(&error) => {
-                if may_be_a_farewell(&error) && session.is_hung_up() {
+                return if may_be_a_farewell(&error) && session.is_hung_up() {
                     Err(Failure::Answer(error))
                 } else {
                     Ok(None)
-                }
+                };
             }
-            Err(failure) => Err(failure),
+            Err(failure) => return Err(failure),
+        };
+        let database = field(&info, "db").and_then(|db| db.parse::<i64>().ok());
+        if database.is_some_and(|database| database != server.settings().db()) {
+            let error = "the connection was left in another database";
+            return Err(Failure::NotSent(StoreError::transient(error)));
         }
+        let run = match session.call::<String>(&Run::question()) {
+            Ok(info) => Run::parse(&info).map(|run| run.id),
+            Err(Failure::Answer(error)) if is_not_allowed(&error) => None,
+            Err(failure) => return Err(failure),
+        };
+        Ok(Self::parse(&info, server, run))
     }
 
-    fn parse(info: &str, server: &Arc<Endpoint>) -> Option<Self> {
+    fn parse(info: &str, server: &Arc<Endpoint>, run: Option<String>) -> Option<Self> {
         // The address of a Unix socket is its path, which may contain spaces; what follows is known.
         let (id, rest) = info.strip_prefix("id=")?.split_once(" addr=")?;
         let (address, _) = rest.split_once(" laddr=")?;
-        Some(Self {
+        Some(Self(Arc::new(Names {
             server: Arc::clone(server),
             id: id.to_owned(),
             address: address.to_owned(),
-        })
+            run,
+            told: Instant::now(),
+        })))
     }
 
     /// The server that the connection leads to.
-    pub(crate) const fn server(&self) -> &Arc<Endpoint> {
-        &self.server
+    pub(crate) fn server(&self) -> &Arc<Endpoint> {
+        &self.0.server
     }
 
     pub(crate) fn id(&self) -> &str {
-        &self.id
+        &self.0.id
     }
 }
 
-/// What part of a release's time may be spent on a server that is not the slot's any more.
+/// A field of the server's description of a connection, behind the addresses.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let (_, fields) = info.split_once(" laddr=")?;
+    let mut fields = fields.split_whitespace();
+    fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// One run of a server, from its start to its end.
+struct Run {
+    id: String,
+    lasts: Duration,
+}
+
+impl Run {
+    fn question() -> Cmd {
+        cmd("INFO").arg("server").to_owned()
+    }
+
+    fn parse(info: &str) -> Option<Self> {
+        let value = |name| info.lines().find_map(|line| line.strip_prefix(name));
+        let lasts = value("uptime_in_seconds:")?.trim().parse().ok()?;
+        Some(Self {
+            id: value("run_id:")?.trim().to_owned(),
+            lasts: Duration::from_secs(lasts),
+        })
+    }
+}
+
+/// What part of a release's time may be spent on a server that is not the slot's any more, or waiting for commands of
+/// other threads.
 const PARTS: usize = 4;
 
 /// A connection on which a command went unanswered.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspect {
+    number: u64,
     identity: Option<Identity>,
     since: Instant,
 }
@@ -89,10 +141,26 @@ pub(crate) struct Unanswered {
     may_kill: bool,
     /// How long a command can stay under way, where its connection cannot be ended.
     ghost_window: Duration,
-    /// The size of `by_token`: spares the healthy path its lock. Changed under it.
+    /// How many tokens `commands` has: spares a release its lock while nothing is under way. Changed under it.
     tokens: AtomicUsize,
-    /// Protects which connections may still bring which token.
-    by_token: Mutex<HashMap<LeaseToken, Vec<Suspect>>>,
+    /// Protects which commands may still bring which token. Nothing is asked of a server with it held.
+    commands: Mutex<Commands>,
+    /// Told when a command is not under way any more.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Commands {
+    last: u64,
+    /// Those that some thread waits for: as many as there are connections in use, at most.
+    under_way: Vec<(u64, LeaseToken)>,
+    suspects: HashMap<LeaseToken, Vec<Suspect>>,
+}
+
+impl Commands {
+    fn is_under_way(&self, token: &LeaseToken) -> bool {
+        self.under_way.iter().any(|(_, other)| other == token)
+    }
 }
 
 impl Unanswered {
@@ -101,36 +169,91 @@ impl Unanswered {
             may_kill,
             ghost_window,
             tokens: AtomicUsize::new(0),
-            by_token: Mutex::default(),
+            commands: Mutex::default(),
+            changed: Condvar::new(),
         }
     }
 
-    pub(crate) fn add(&self, token: &LeaseToken, identity: Option<Identity>) {
-        let since = Instant::now();
-        let mut by_token = self.by_token.lock();
-        by_token
-            .entry(token.clone())
-            .or_default()
-            .push(Suspect { identity, since });
-        self.tokens.store(by_token.len(), Ordering::Release);
+    /// Does work on a connection that may put the token `brings` into a slot. What it came to says whether something
+    /// of it may still take effect.
+    pub(crate) fn during<T>(
+        self: &Arc<Self>,
+        brings: Option<&LeaseToken>,
+        session: &mut Session<'_>,
+        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let under_way = brings.map(|token| self.begin(token, session.identity.as_ref()));
+        let result = work(session);
+        if let Some(under_way) = under_way {
+            under_way.end(&result);
+        }
+        result
     }
 
-    /// The connections that may still bring `token`.
-    pub(crate) fn of(&self, token: &LeaseToken) -> Vec<Suspect> {
-        if self.tokens.load(Ordering::Acquire) == 0 {
+    /// Notes that a command which may bring `token` is about to be sent.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        token: &LeaseToken,
+        identity: Option<&Identity>,
+    ) -> UnderWay {
+        let mut commands = self.commands.lock();
+        commands.last += 1;
+        let number = commands.last;
+        commands.under_way.push((number, token.clone()));
+        self.count(&commands);
+        UnderWay {
+            unanswered: Arc::clone(self),
+            number,
+            identity: identity.cloned(),
+            answered: false,
+        }
+    }
+
+    /// The connections that may still bring `token`, after commands of it that other threads have under way had a part
+    /// of the time to be answered.
+    pub(crate) fn of(&self, token: &LeaseToken, budget: Budget) -> Vec<Suspect> {
+        if self.tokens.load(Ordering::SeqCst) == 0 {
             return Vec::new();
         }
-        self.by_token.lock().get(token).cloned().unwrap_or_default()
+        let mut commands = self.commands.lock();
+        if commands.is_under_way(token) {
+            let patience = share(budget, PARTS).deadline();
+            let still = |commands: &mut Commands| commands.is_under_way(token);
+            self.changed
+                .wait_while_until(&mut commands, still, patience);
+        }
+        commands.suspects.get(token).cloned().unwrap_or_default()
     }
 
-    /// Notes that nothing of `token` is under way any more.
-    pub(crate) fn forget(&self, token: &LeaseToken) {
-        if self.tokens.load(Ordering::Acquire) == 0 {
-            return;
+    /// Whether a thread waits for the answer to a command that may bring `token`.
+    pub(crate) fn is_under_way(&self, token: &LeaseToken) -> bool {
+        self.tokens.load(Ordering::SeqCst) > 0 && self.commands.lock().is_under_way(token)
+    }
+
+    /// Whether a command of `token` went unanswered.
+    pub(crate) fn has(&self, token: &LeaseToken) -> bool {
+        self.tokens.load(Ordering::SeqCst) > 0 && self.commands.lock().suspects.contains_key(token)
+    }
+
+    /// Notes that nothing of `settled` is under way any more; answers whether this was all that is known of `token`.
+    pub(crate) fn forget(&self, token: &LeaseToken, settled: &[Suspect]) -> bool {
+        if self.tokens.load(Ordering::SeqCst) == 0 {
+            return true;
         }
-        let mut by_token = self.by_token.lock();
-        by_token.remove(token);
-        self.tokens.store(by_token.len(), Ordering::Release);
+        let mut commands = self.commands.lock();
+        if let Some(suspects) = commands.suspects.get_mut(token) {
+            suspects.retain(|suspect| settled.iter().all(|other| other.number != suspect.number));
+            if suspects.is_empty() {
+                commands.suspects.remove(token);
+            }
+        }
+        self.count(&commands);
+        !commands.is_under_way(token) && !commands.suspects.contains_key(token)
+    }
+
+    fn count(&self, commands: &Commands) {
+        let tokens = commands.under_way.len() + commands.suspects.len();
+        self.tokens.store(tokens, Ordering::SeqCst);
     }
 
     /// Makes sure that nothing of `suspects` is executed after this; answers whether that is sure. To be
@@ -153,8 +276,8 @@ impl Unanswered {
         let Some(identity) = suspect.identity.as_ref().filter(|_| self.may_kill) else {
             return Ok(false);
         };
-        match &session.server {
-            Some(server) if server.addr() != identity.server.addr() => {
+        match &session.identity {
+            Some(here) if here.server().addr() != identity.server().addr() => {
                 Ok(end_elsewhere(identity, session.budget))
             }
             _ => kill(identity, session),
@@ -162,15 +285,69 @@ impl Unanswered {
     }
 }
 
-/// Ends a connection on the server that `session` leads to; answers whether it is gone for sure.
+/// A command that may bring a token, until it is answered. One that never is, whatever the reason, is a suspect.
+pub(crate) struct UnderWay {
+    unanswered: Arc<Unanswered>,
+    number: u64,
+    identity: Option<Identity>,
+    answered: bool,
+}
+
+impl UnderWay {
+    /// Notes what it came to.
+    pub(crate) fn end<T>(mut self, result: &Result<T, Failure>) {
+        self.answered = !matches!(result, Err(Failure::Connection(_)));
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let unanswered = &*self.unanswered;
+        let mut commands = unanswered.commands.lock();
+        let mut under_way = commands.under_way.iter();
+        let Some(index) = under_way.position(|(number, _)| *number == self.number) else {
+            return;
+        };
+        let (number, token) = commands.under_way.swap_remove(index);
+        if !self.answered {
+            let suspect = Suspect {
+                number,
+                identity: self.identity.take(),
+                since: Instant::now(),
+            };
+            commands.suspects.entry(token).or_default().push(suspect);
+        }
+        unanswered.count(&commands);
+        unanswered.changed.notify_all();
+    }
+}
+
+/// Ends a connection on the server that `session` leads to; answers whether it is gone for sure. Only in the run of the
+/// server that gave its number does the number mean it: else a stranger's connection would be ended.
 fn kill(identity: &Identity, session: &mut Session<'_>) -> Result<bool, Failure> {
+    let Names {
+        id,
+        address,
+        run: Some(run),
+        told,
+        ..
+    } = &*identity.0
+    else {
+        return Ok(false);
+    };
+    let info = match session.call::<String>(&Run::question()) {
+        Err(Failure::Answer(error)) if is_not_allowed(&error) => return Ok(false),
+        info => info?,
+    };
+    match Run::parse(&info) {
+        Some(now) if now.id == *run => {}
+        // The server has been restarted since, and so the connection has ended with all that came over it. One that
+        // runs for longer than the connection is old is another server at the same address.
+        now => return Ok(now.is_some_and(|now| now.lasts < told.elapsed())),
+    }
     let mut kill = cmd("CLIENT");
-    kill.arg("KILL")
-        .arg("ID")
-        .arg(&identity.id)
-        .arg("ADDR")
-        .arg(&identity.address);
-    match session.call::<i64>(&kill) {
+    kill.arg("KILL").arg("ID").arg(id).arg("ADDR").arg(address);
+    match session.call::<u64>(&kill) {
         // One: ended just now. Zero: it was gone already.
         Ok(_) => Ok(true),
         Err(Failure::Answer(error)) if is_not_allowed(&error) => Ok(false),
@@ -183,7 +360,7 @@ fn kill(identity: &Identity, session: &mut Session<'_>) -> Result<bool, Failure>
 /// does a firewall that came between, or the address of a service whose server is not ready.
 fn end_elsewhere(identity: &Identity, budget: Budget) -> bool {
     let part = share(budget, PARTS);
-    dial(&identity.server, part).is_ok_and(|mut live| {
+    dial(identity.server(), part).is_ok_and(|mut live| {
         let mut session = Session::of(&mut live, part);
         kill(identity, &mut session).unwrap_or(false)
     })
@@ -191,23 +368,44 @@ fn end_elsewhere(identity: &Identity, budget: Budget) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use guard_core::OwnerLabel;
     use redis::IntoConnectionInfo;
 
     use super::*;
+
+    #[test]
+    fn a_release_forgets_only_what_it_has_settled() {
+        let unanswered = Arc::new(Unanswered::new(true, Duration::from_secs(60)));
+        let token = LeaseToken::generate(&OwnerLabel::default());
+        let budget = Budget::new(Duration::from_secs(1));
+        drop(unanswered.begin(&token, None));
+        let settled = unanswered.of(&token, budget);
+        assert_eq!(settled.len(), 1);
+        // While the release runs another command times out.
+        drop(unanswered.begin(&token, None));
+        assert!(!unanswered.forget(&token, &settled));
+        assert!(unanswered.has(&token));
+        let rest = unanswered.of(&token, budget);
+        assert_eq!(rest.len(), 1);
+        assert!(unanswered.forget(&token, &rest));
+        assert!(!unanswered.has(&token));
+        unanswered.begin(&token, None).end(&Ok(()));
+        assert!(unanswered.of(&token, budget).is_empty());
+    }
 
     #[test]
     fn the_identity_is_read_from_the_servers_description() {
         let info = "redis://127.0.0.1".into_connection_info().unwrap();
         let server = Arc::new(Endpoint::new(info));
         let info = "id=17 addr=127.0.0.1:5000 laddr=127.0.0.1:6379 fd=8 name= user=default\n";
-        let identity = Identity::parse(info, &server).unwrap();
+        let identity = Identity::parse(info, &server, None).unwrap();
         assert_eq!(
-            (identity.id.as_str(), identity.address.as_str()),
+            (identity.id(), identity.0.address.as_str()),
             ("17", "127.0.0.1:5000")
         );
         let info = "id=8 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8\n";
-        let identity = Identity::parse(info, &server).unwrap();
-        assert_eq!(identity.address, "/tmp/a b/redis.sock:0");
-        assert!(Identity::parse("addr=127.0.0.1:5000", &server).is_none());
+        let identity = Identity::parse(info, &server, None).unwrap();
+        assert_eq!(identity.0.address, "/tmp/a b/redis.sock:0");
+        assert!(Identity::parse("addr=127.0.0.1:5000", &server, None).is_none());
     }
 }

@@ -22,13 +22,14 @@ use guard_core::{
 
 use crate::builder::Wakeups;
 use crate::dial::share;
+use crate::failure::Failure;
 use crate::interests::{Interest, Interests, Waiter};
 use crate::listener;
 use crate::route::Route;
-use crate::session::{Failure, Session};
+use crate::session::{FRESH, Session};
 use crate::take::Take;
 use crate::tracked::Tracked;
-use crate::unanswered::{Identity, Unanswered};
+use crate::unanswered::Unanswered;
 use crate::worker::Worker;
 
 const THREAD_NAME: &str = "guard-wakeups";
@@ -170,9 +171,9 @@ impl WakeupLine {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
     ) -> Option<Result<T, StoreError>> {
         let line = &self.line;
-        let work = |session: &mut Session<'_>| line.work(session, work);
+        let work = |session: &mut Session<'_>| line.unanswered.during(brings, session, work);
         let result = line.tracked.use_if_idle(share(budget, 2), work)?;
-        line.judge(brings, result)
+        judge(result)
     }
 
     /// Whether a look at `slot` would be told of its next change.
@@ -201,7 +202,7 @@ impl Line {
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
         when_in_use: impl FnOnce(),
     ) -> Option<Result<T, StoreError>> {
-        let work = |session: &mut Session<'_>| self.work(session, work);
+        let work = |session: &mut Session<'_>| self.unanswered.during(brings, session, work);
         let Some(result) = self.tracked.use_soon(budget, work) else {
             // One that is gone has a successor, which lets everybody look.
             if !self.tracked.is_down() {
@@ -209,42 +210,7 @@ impl Line {
             }
             return None;
         };
-        self.judge(brings, result)
-    }
-
-    fn work<T>(
-        &self,
-        session: &mut Session<'_>,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        session.may_be_demoted = self.route.moves();
-        work(session)
-    }
-
-    /// What work on the tracked connection came to; `None` if the pool does better.
-    fn judge<T>(
-        &self,
-        brings: Option<&LeaseToken>,
-        result: Result<T, (Failure, Option<Identity>)>,
-    ) -> Option<Result<T, StoreError>> {
-        match result {
-            Ok(value) => Some(Ok(value)),
-            // The pool finds the right server at once.
-            Err((failure, _)) if failure.is_misdirection() => None,
-            Err(failed) => Some(Err(self.note(brings, failed))),
-        }
-    }
-
-    /// Notes a failure of the tracked connection.
-    fn note(
-        &self,
-        brings: Option<&LeaseToken>,
-        (failure, identity): (Failure, Option<Identity>),
-    ) -> StoreError {
-        if let (Failure::Connection(_), Some(token)) = (&failure, brings) {
-            self.unanswered.add(token, identity);
-        }
-        failure.into_store_error("look")
+        judge(result)
     }
 
     /// Tells the waiters of a slot that it changed, and begins to look on behalf of those that invite it.
@@ -275,13 +241,13 @@ impl Line {
         };
         let expects_free = if_free.is_some();
         let command = if_free.unwrap_or_else(|| self.take.command(&slot, &token, ttl));
-        let sent = match self.tracked.send_if_idle(budget, &command)? {
-            Ok(sent) => sent,
-            Err(failed) => {
-                self.note(Some(&token), failed);
-                return None;
+        let begin = |session: &mut Session<'_>| {
+            if expects_free {
+                session.doubt_role(FRESH);
             }
+            self.unanswered.begin(&token, session.identity.as_ref())
         };
+        let sent = self.tracked.send_if_idle(budget, &command, begin)?.ok()?;
         let (line, number) = (Arc::clone(self), waiter.number);
         Some(Look::new(move || {
             let result = sent.resume(|session| {
@@ -292,8 +258,8 @@ impl Line {
                 }
             });
             let result = match result {
-                Err((failure, _)) if failure.is_misdirection() => return None,
-                result => result.map_err(|failed| line.note(Some(&token), failed)),
+                Err(failure) if failure.is_misdirection() => return None,
+                result => result.map_err(|failure| failure.into_store_error("look")),
             };
             if matches!(result, Ok(Acquired::Held { .. })) {
                 line.interests.disappoint(&slot, number);
@@ -327,6 +293,16 @@ impl Line {
             log::warn!(target: LOG_TARGET, "waiting polls, there are no wake-ups: {why}");
         }
         self.interests.wake_all();
+    }
+}
+
+/// What work on the tracked connection came to; `None` if the pool does better.
+fn judge<T>(result: Result<T, Failure>) -> Option<Result<T, StoreError>> {
+    match result {
+        Ok(value) => Some(Ok(value)),
+        // The pool finds the right server at once.
+        Err(failure) if failure.is_misdirection() => None,
+        Err(failure) => Some(Err(failure.into_store_error("look"))),
     }
 }
 

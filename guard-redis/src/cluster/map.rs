@@ -26,7 +26,8 @@ impl Address {
     /// redirects.
     pub(crate) fn parse(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        Some(Self::new(host, port.parse().ok()?, asked))
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        Some(Self::new(host, port, asked))
     }
 
     fn new(host: &str, port: u16, asked: &Self) -> Self {
@@ -47,12 +48,20 @@ pub(crate) struct Range {
     servers: Vec<Address>,
 }
 
-/// Reads the answer to `CLUSTER SLOTS`; `None` if it is none.
+/// Reads the answer to `CLUSTER SLOTS`; `None` if it is none, or nothing to go by: a server that knows of no hash slot,
+/// since it was reset or has left the cluster, and one that names two masters for the same.
 pub(crate) fn read(answer: &Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(rows) = answer else {
         return None;
     };
-    rows.iter().map(|row| read_range(row, asked)).collect()
+    let ranges: Vec<Range> = rows
+        .iter()
+        .map(|row| read_range(row, asked))
+        .collect::<Option<_>>()?;
+    let mut bounds: Vec<_> = ranges.iter().map(|it| (it.first, it.last)).collect();
+    bounds.sort_unstable();
+    let are_apart = bounds.is_sorted_by(|one, other| one.1 < other.0);
+    (!ranges.is_empty() && are_apart).then_some(ranges)
 }
 
 fn read_range(row: &Value, asked: &Address) -> Option<Range> {
@@ -63,9 +72,11 @@ fn read_range(row: &Value, asked: &Address) -> Option<Range> {
         return None;
     };
     let servers: Option<Vec<Address>> = servers.iter().map(|it| read_server(it, asked)).collect();
-    Some(Range {
-        first: u16::try_from(*first).ok()?,
-        last: u16::try_from(*last).ok()?,
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    let is_range = first <= last && last < HASH_SLOTS;
+    is_range.then_some(Range {
+        first,
+        last,
         servers: servers.filter(|servers| !servers.is_empty())?,
     })
 }
@@ -82,7 +93,8 @@ fn read_server(server: &Value, asked: &Address) -> Option<Address> {
         Value::BulkString(host) => str::from_utf8(host).ok()?,
         _ => "",
     };
-    Some(Address::new(host, u16::try_from(*port).ok()?, asked))
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    Some(Address::new(host, port, asked))
 }
 
 /// The masters by hash slot.
@@ -195,12 +207,37 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_hash_slots_or_with_two_masters_for_one_is_none() {
+        let row = |first, last, port| {
+            format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:{port}\r\n")
+        };
+        let is_read = |rows: &[String]| {
+            let text = format!("*{}\r\n{}", rows.len(), rows.concat());
+            let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
+            read(&answer, &address(1)).is_some()
+        };
+        assert!(is_read(&[row(100, 16_383, 2), row(0, 99, 1)]));
+        for bad in [
+            vec![],
+            vec![row(0, 100, 1), row(100, 16_383, 2)],
+            vec![row(0, 16_383, 1), row(7, 7, 2)],
+            vec![row(9, 8, 1)],
+            vec![row(0, 16_384, 1)],
+            vec![row(0, 16_383, 0)],
+            vec!["*2\r\n:0\r\n:16383\r\n".to_owned()],
+        ] {
+            assert!(!is_read(&bad), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn a_redirection_may_leave_the_host_out() {
         let parse = |text| Address::parse(text, &address(1)).map(|it| it.to_string());
         assert_eq!(parse("10.0.0.2:7000").as_deref(), Some("10.0.0.2:7000"));
         assert_eq!(parse("::1:7000").as_deref(), Some("::1:7000"));
         assert_eq!(parse(":7000").as_deref(), Some("h:7000"));
         assert_eq!(parse("nothing"), None);
+        assert_eq!(parse(":0"), None);
     }
 
     #[test]
