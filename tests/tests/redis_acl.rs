@@ -11,9 +11,10 @@ use guard_conformance::redis_server::RedisServer;
 use redis_backend::Redis;
 
 /// What the cases' key prefixes begin with, and those of the vectors.
-const PREFIXES: [&str; 7] = [
+const PREFIXES: [&str; 8] = [
     "conformance-",
     "agentscope:sandbox:lock:",
+    "agentscope:guard:",
     "myapp:guard:",
     "prod:",
     "a}:",
