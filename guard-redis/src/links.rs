@@ -109,7 +109,7 @@ impl Links {
     }
 
     /// Does an idempotent operation on a connection of the pool. If the connection fails, or its server is no
-    /// master any more, and the connection was not new, the operation is repeated once, at once, on a new one.
+    /// master any more, the operation is repeated once, at once, on a new one.
     pub(crate) fn operate<T>(
         &self,
         operation: &mut Operation<'_>,
@@ -120,8 +120,7 @@ impl Links {
         let turn = self.turns.wait(patience);
         let _turn = turn.ok_or_else(|| Failure::NotSent(none_free()))?;
         let mut link = self.check_out(budget).map_err(Failure::NotSent)?;
-        let is_new = !self.trusts(&mut link, budget);
-        if is_new {
+        if !self.trusts(&mut link, budget) {
             self.fill(&mut link, budget).map_err(Failure::NotSent)?;
         }
         if budget.remaining() < self.operation_timeout / SHARE_FOR_AN_ANSWER {
@@ -134,8 +133,7 @@ impl Links {
             Failure::Connection(error) => !error.is_timeout(),
             failure => failure.is_demotion(),
         };
-        let result = if !is_new
-            && result.as_ref().is_err_and(failed)
+        let result = if result.as_ref().is_err_and(failed)
             // The first failure says more than one to connect.
             && self.fill(&mut link, budget).is_ok()
         {
