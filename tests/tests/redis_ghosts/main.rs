@@ -29,7 +29,7 @@ const FREED_WITHIN: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(500);
 /// Long enough for a ghost to come.
 const A_WHILE: Duration = Duration::from_millis(100);
-const OPERATION_TIMEOUT: Duration = Duration::from_millis(200);
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(400);
 
 fn key(value: &str) -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, value).unwrap()
