@@ -7,8 +7,8 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Place, SessionSettings, SessionStore, check_url,
-    is_host, session_settings,
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Opener, Place, SessionSettings, SessionStore,
+    check_url, is_host, session_settings,
 };
 use mysql_async::{Opts, OptsBuilder, UrlError};
 
@@ -24,7 +24,7 @@ const FORM: &str = "the form is mysql://[user[:password]@]host[:port][/database]
 const NOWHERE: &str = "(none)";
 
 /// Leases as named locks in MySQL or MariaDB.
-pub type MySqlStore = SessionStore<MySql>;
+pub type MySqlStore = SessionStore<Opener<MySql>>;
 
 /// A guard whose slots are named locks (`GET_LOCK`) of sessions with a MySQL or MariaDB server.
 ///
@@ -123,7 +123,7 @@ impl MySqlGuardBuilder {
             options = named.connect_attribute(OWNER_ATTRIBUTE, owner).into();
         }
         let address = shown(&options);
-        let mysql = MySql::new(options, self.config.operation_timeout)
+        let mysql = MySql::opener(options, self.config.operation_timeout)
             .map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(mysql, settings, address)?;
         Ok(MySqlSandboxExecutionGuard {

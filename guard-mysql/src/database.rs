@@ -3,11 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use guard_core::{Budget, StoreError};
-use guard_session::{Database, Dial, Opener, Place, Target};
+use guard_core::StoreError;
+use guard_session::{Dial, Opener, Place, Target};
 use mysql_async::{Conn, Opts, OptsBuilder};
 
 use crate::error::classify;
+use crate::line::Line;
 use crate::session::MySqlSession;
 
 /// The thread that moves bytes.
@@ -17,24 +18,17 @@ pub(crate) const THREAD_NAME: &str = "guard-mysql";
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// … and so long the server bears with a session that asks for nothing. A held one is asked every few seconds.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Less than that: who has not heard for so long from the server may not count on it any more.
-const SILENCE: Duration = Duration::from_secs(20);
 
 /// The longest answer; ours are short.
 const MAX_PACKET: usize = 1 << 20;
 
-/// A MySQL or MariaDB server.
+/// A MySQL or MariaDB server: how its sessions are opened.
 pub struct MySql {
-    opener: Opener<Dialler>,
-}
-
-/// How its sessions are opened.
-struct Dialler {
     options: Opts,
 }
 
 impl MySql {
-    pub(crate) fn new(options: Opts, timeout: Duration) -> io::Result<Self> {
+    pub(crate) fn opener(options: Opts, timeout: Duration) -> io::Result<Opener<Self>> {
         let places = vec![place(&options)];
         // What is set here is not asked for: a round trip less.
         let options = OptsBuilder::from_opts(options)
@@ -42,32 +36,18 @@ impl MySql {
             .tcp_keepalive(Some(KEEPALIVE))
             .max_allowed_packet(Some(MAX_PACKET))
             .wait_timeout(usize::try_from(IDLE_TIMEOUT.as_secs()).ok());
-        let dialler = Dialler {
+        let this = Self {
             options: options.into(),
         };
-        let opener = Opener::start(THREAD_NAME, dialler, places, timeout)?;
-        Ok(Self { opener })
+        Opener::start(THREAD_NAME, this, places, timeout)
     }
 }
 
-impl Database for MySql {
+impl Dial for MySql {
     type Session = MySqlSession;
 
-    fn silence(&self) -> Duration {
-        SILENCE
-    }
-
-    fn open(&self, budget: Budget) -> Result<MySqlSession, StoreError> {
-        self.opener.open(budget)
-    }
-
-    fn cut_off(&self) {
-        self.opener.stop();
-    }
-}
-
-impl Dial for Dialler {
-    type Session = MySqlSession;
+    /// Less than the server bears: who has not heard for so long from it may not count on it any more.
+    const SILENCE: Duration = Duration::from_secs(20);
 
     async fn dial(&self, target: &Target) -> Result<MySqlSession, StoreError> {
         let options = self.options.clone();
@@ -82,7 +62,7 @@ impl Dial for Dialler {
         let connected = Conn::new(options).await;
         let connection =
             connected.map_err(|error| classify(&format!("connecting to {target}"), error))?;
-        MySqlSession::begin(connection).await
+        MySqlSession::begin(Line::new(connection)).await
     }
 }
 

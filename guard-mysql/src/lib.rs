@@ -3,6 +3,7 @@
 mod builder;
 mod database;
 mod error;
+mod line;
 mod name;
 mod session;
 

@@ -1,4 +1,6 @@
-//! What a slot is called among named locks.
+//! What a slot is called among named locks, and how that is written in SQL.
+
+use std::fmt::Write as _;
 
 use guard_core::SlotName;
 
@@ -27,4 +29,15 @@ pub fn lock_name(slot: &SlotName) -> String {
     let kept = char::decode_utf16(kept).map(|character| character.unwrap_or('?'));
     let kept: String = kept.collect();
     format!("{kept}:{hash:x}")
+}
+
+/// A text as it is written in any mode of the server.
+pub(crate) fn literal(text: &str) -> String {
+    let mut literal = "_utf8mb4 X'".to_owned();
+    for byte in text.bytes() {
+        // Writing to a string does not fail.
+        let _ = write!(literal, "{byte:02X}");
+    }
+    literal.push('\'');
+    literal
 }

@@ -1,21 +1,15 @@
 //! One session, and its statements.
 
-use std::fmt::Write as _;
-use std::future::poll_fn;
-use std::mem;
-use std::pin::Pin;
 use std::thread;
 use std::time::Duration;
 
 use guard_core::{Budget, SlotName, StoreError};
-use guard_session::{Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, wait};
-use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Row, Value};
-use tokio::runtime::Handle;
+use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId, comment, within};
 
 use crate::database::IDLE_TIMEOUT;
-use crate::error::{NO_SUCH_THREAD, NOT_THE_OWNER, failure, is, is_farewell, over, shared, unfit};
-use crate::name::lock_name;
+use crate::error::{NO_SUCH_THREAD, NOT_THE_OWNER, is, is_farewell, shared, unfit};
+use crate::line::{Answer, Line};
+use crate::name::{literal, lock_name};
 
 /// What a statement answers instead of a lock's state when its session is not its user's alone, …
 const SHARED: &str = "-1";
@@ -45,32 +39,16 @@ const ENDING: Duration = Duration::from_millis(1);
 
 /// One session with the server: a connection and the server's thread for it.
 pub struct MySqlSession {
-    state: State,
+    line: Line,
     /// The condition that this is still the same session: its number begins anew with the server, its mark may be
     /// copied by a proxy.
     same: String,
     id: SessionId,
-    runtime: Handle,
-    process: Process,
-}
-
-/// The first row of an answer.
-type Answer = Option<Vec<Option<String>>>;
-/// A statement under way, which keeps the connection until it is answered.
-type Statement = Pin<Box<dyn Future<Output = (Conn, mysql_async::Result<Answer>)> + Send>>;
-
-/// The protocol knows one statement at a time: one that was not answered in time has to be, before the next.
-enum State {
-    Idle(Conn),
-    Busy(Statement),
-    Over,
-    /// The end of the connection was there before the last statement was sent.
-    OverBefore,
 }
 
 impl MySqlSession {
     /// Learns who the session is, and makes its settings.
-    pub(crate) async fn begin(connection: Conn) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(mut line: Line) -> Result<Self, StoreError> {
         const BEGINNING: &str = "beginning a session";
         let mark = SessionId::new_mark();
         let who = format!(
@@ -79,8 +57,7 @@ impl MySqlSession {
             comment(&mark),
             own_lock(&mark)
         );
-        let mut state = State::Idle(connection);
-        let row = state.asking(BEGINNING, who).await;
+        let row = line.ask(BEGINNING, who).await;
         let row = row.map_err(Failure::into_bare_error)?.unwrap_or_default();
         let field = |index: usize| row.get(index).and_then(Option::as_deref);
         let (Some(number), Some(user), Some(host)) = (field(0), field(1), field(2)) else {
@@ -97,14 +74,12 @@ impl MySqlSession {
                 "the server gives the session no lock of its own",
             ));
         }
-        let made = state.asking(BEGINNING, settings(&mark)).await;
+        let made = line.ask(BEGINNING, settings(&mark)).await;
         made.map_err(Failure::into_bare_error)?;
         Ok(Self {
-            state,
+            line,
             same: format!("({MARK} <=> '{mark}' AND CONNECTION_ID() = {number})"),
             id: session_id(number, Some(user), Some(host)).with_mark(mark),
-            runtime: Handle::current(),
-            process: Process::this(),
         })
     }
 
@@ -120,7 +95,7 @@ impl MySqlSession {
         budget: Budget,
     ) -> Result<Answer, Failure> {
         let statement = format!("{} {statement}", self.comment());
-        within(operation, budget, self.state.asking(operation, statement))
+        within(operation, budget, self.line.ask(operation, statement))
     }
 
     /// Asks for one value.
@@ -169,7 +144,7 @@ impl MySqlSession {
             self.comment(),
             self.same
         );
-        let row = self.state.asking(PROBING, statement).await?;
+        let row = self.line.ask(PROBING, statement).await?;
         let answer = row.and_then(|row| row.into_iter().next().flatten());
         match answer.as_deref() {
             Some("1") => Ok(()),
@@ -197,7 +172,7 @@ impl Session for MySqlSession {
         let statement =
             format!("SELECT CASE WHEN {same} THEN RELEASE_LOCK({name}) ELSE {SHARED} END");
         let released = match self.value("unlocking", statement, budget) {
-            Err(Failure::Ended(error)) if self.state.was_over() || is_farewell(&error) => {
+            Err(Failure::Ended(error)) if self.line.was_over() || is_farewell(&error) => {
                 Err(Failure::Unfit(error))
             }
             released => released,
@@ -320,89 +295,6 @@ impl Session for MySqlSession {
     }
 }
 
-impl Drop for MySqlSession {
-    fn drop(&mut self) {
-        if !self.process.is_this() {
-            // A goodbye on the socket would be the parent's.
-            mem::forget(mem::replace(&mut self.state, State::Over));
-            return;
-        }
-        // The client says goodbye in the background, and never on a runtime of the caller's.
-        let state = mem::replace(&mut self.state, State::Over);
-        self.runtime.spawn(async move { drop(state) });
-    }
-}
-
-impl State {
-    /// Sends a statement; answers the first row of its answer. What is dropped before it is answered goes on, and is
-    /// waited for by the next.
-    async fn asking(&mut self, operation: &str, statement: String) -> Result<Answer, Failure> {
-        if matches!(self, Self::Busy(_)) {
-            // What a former statement answers so late is nobody's any more.
-            self.finishing(operation).await?.ok();
-        }
-        let Self::Idle(mut connection) = mem::replace(self, Self::Over) else {
-            return Err(Failure::Unfit(over(operation)));
-        };
-        *self = Self::Busy(Box::pin(async move {
-            let row = connection.query_first(statement).await;
-            (connection, row.map(|row| row.map(texts)))
-        }));
-        self.finishing(operation).await?
-    }
-
-    const fn was_over(&self) -> bool {
-        matches!(self, Self::OverBefore)
-    }
-
-    /// Waits for the answer of the statement under way: the outer error if the session is not free for another
-    /// one, the inner one if it is.
-    async fn finishing(&mut self, operation: &str) -> Result<Result<Answer, Failure>, Failure> {
-        let Self::Busy(statement) = self else {
-            return Err(Failure::Unfit(over(operation)));
-        };
-        let mut at_once = true;
-        let (connection, answer) = poll_fn(|context| {
-            let polled = statement.as_mut().poll(context);
-            at_once &= polled.is_ready();
-            polled
-        })
-        .await;
-        let answer = answer.map_err(|error| failure(operation, error));
-        *self = match answer {
-            Ok(_) | Err(Failure::Answer(_)) => Self::Idle(connection),
-            Err(failure) => {
-                // No answer is there at once.
-                *self = if at_once {
-                    Self::OverBefore
-                } else {
-                    Self::Over
-                };
-                return Err(failure);
-            }
-        };
-        Ok(answer)
-    }
-}
-
-/// Waits for the answer within the budget.
-fn within<T>(
-    operation: &str,
-    budget: Budget,
-    asking: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    if budget.remaining().is_zero() {
-        return Err(Failure::out_of_time(operation));
-    }
-    let answer = wait(asking, budget.deadline());
-    answer.unwrap_or_else(|| Err(Failure::no_answer(operation)))
-}
-
-/// What all statements of the session with this mark begin with: whoever looks at what a session does sees whose it is.
-fn comment(mark: &str) -> String {
-    format!("/*sandbox guard {mark}*/")
-}
-
 /// The lock that the session with this mark holds.
 fn own_lock(mark: &str) -> String {
     literal(&format!("{OWN_LOCK}{mark}"))
@@ -426,25 +318,4 @@ fn session_id(number: &str, user: Option<&str>, host: Option<&str>) -> SessionId
         (Some(user), Some(host)) => SessionId::new(format!("{number} {user}@{host}")),
         _ => SessionId::new(number),
     }
-}
-
-/// A text as it is written in any mode of the server.
-fn literal(text: &str) -> String {
-    let mut literal = "_utf8mb4 X'".to_owned();
-    for byte in text.bytes() {
-        // Writing to a string does not fail.
-        let _ = write!(literal, "{byte:02X}");
-    }
-    literal.push('\'');
-    literal
-}
-
-fn texts(row: Row) -> Vec<Option<String>> {
-    let text = |value: Value| match value {
-        Value::NULL => None,
-        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        other => Some(other.as_sql(true)),
-    };
-    let values = row.unwrap_raw().into_iter();
-    values.map(|value| value.and_then(text)).collect()
 }

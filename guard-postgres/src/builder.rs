@@ -8,8 +8,8 @@ use guard_core::{
     guard_settings,
 };
 use guard_session::{
-    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore, check_url, is_host,
-    session_settings,
+    DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, Opener, SessionSettings, SessionStore, check_url,
+    is_host, session_settings,
 };
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
@@ -26,7 +26,7 @@ const FORM: &str = "the form is postgres://[user[:password]@]host[:port][/databa
 const NOWHERE: &str = "(none)";
 
 /// Leases as advisory locks in PostgreSQL.
-pub type PostgresStore = SessionStore<Postgres>;
+pub type PostgresStore = SessionStore<Opener<Postgres>>;
 
 /// A guard whose slots are session advisory locks in PostgreSQL.
 ///
@@ -123,7 +123,7 @@ impl PostgresGuardBuilder {
             database.application_name(owner::encoded(owner));
         }
         let address = shown(&database);
-        let postgres = Postgres::new(&database, self.config.operation_timeout)
+        let postgres = Postgres::opener(&database, self.config.operation_timeout)
             .map_err(|error| ConfigError::thread(THREAD_NAME, error))?;
         let store = SessionStore::connect(postgres, settings, address)?;
         Ok(PostgresSandboxExecutionGuard {

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guard_core::{Budget, StoreError};
-use guard_session::{Database, Dial, Opener, Place, SessionId, Target};
+use guard_core::StoreError;
+use guard_session::{Dial, Opener, Place, SessionId, Target};
 use parking_lot::Mutex;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, NoTls};
@@ -37,19 +37,11 @@ const USER_TIMEOUT: Duration = Duration::from_secs(25);
 /// stands in between may answer for a client that is gone.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Less than any of these: who has not heard for so long from the server may not count on it any more.
-const SILENCE: Duration = Duration::from_secs(20);
-
 /// The identities of the open sessions.
 pub(crate) type Backends = Arc<Mutex<HashSet<SessionId>>>;
 
-/// A PostgreSQL database.
+/// A PostgreSQL database: how its sessions are opened.
 pub struct Postgres {
-    opener: Opener<Dialler>,
-}
-
-/// How its sessions are opened.
-struct Dialler {
     /// Whose places are left out.
     config: Config,
     /// Protects the identities of the open sessions: two with the same one share a backend.
@@ -57,34 +49,20 @@ struct Dialler {
 }
 
 impl Postgres {
-    pub(crate) fn new(config: &Config, timeout: Duration) -> io::Result<Self> {
-        let dialler = Dialler {
+    pub(crate) fn opener(config: &Config, timeout: Duration) -> io::Result<Opener<Self>> {
+        let this = Self {
             config: without_places(config),
             backends: Backends::default(),
         };
-        let opener = Opener::start(THREAD_NAME, dialler, places(config), timeout)?;
-        Ok(Self { opener })
+        Opener::start(THREAD_NAME, this, places(config), timeout)
     }
 }
 
-impl Database for Postgres {
+impl Dial for Postgres {
     type Session = PostgresSession;
 
-    fn silence(&self) -> Duration {
-        SILENCE
-    }
-
-    fn open(&self, budget: Budget) -> Result<PostgresSession, StoreError> {
-        self.opener.open(budget)
-    }
-
-    fn cut_off(&self) {
-        self.opener.stop();
-    }
-}
-
-impl Dial for Dialler {
-    type Session = PostgresSession;
+    /// Less than any of the times above: who has not heard for so long from the server may not count on it any more.
+    const SILENCE: Duration = Duration::from_secs(20);
 
     async fn dial(&self, target: &Target) -> Result<PostgresSession, StoreError> {
         let mut config = self.config.clone();

@@ -4,7 +4,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use guard_core::{Budget, SlotName, StoreError};
-use guard_session::{Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, wait};
+use guard_session::{
+    Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, comment, within,
+};
 use tokio_postgres::error::SqlState;
 
 use crate::database::{Backends, settings};
@@ -284,25 +286,6 @@ impl Drop for PostgresSession {
             self.backends.lock().remove(&self.id);
         }
     }
-}
-
-/// Waits for the answer within the budget.
-fn within<T>(
-    operation: &str,
-    budget: Budget,
-    asking: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    if budget.remaining().is_zero() {
-        return Err(Failure::out_of_time(operation));
-    }
-    let answer = wait(asking, budget.deadline());
-    answer.unwrap_or_else(|| Err(Failure::no_answer(operation)))
-}
-
-/// What all statements of the session with this mark begin with: whoever looks at what a backend does, or did last,
-/// sees whose it is.
-fn comment(mark: &str) -> String {
-    format!("/*sandbox guard {mark}*/")
 }
 
 /// The condition that a statement is of the session with this mark.

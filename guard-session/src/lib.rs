@@ -46,7 +46,7 @@ mod waits;
 
 pub use opener::{Dial, Opener, Place, Target};
 pub use process::Process;
-pub use reactor::{Reactor, wait, wait_all};
-pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId};
+pub use reactor::within;
+pub use session::{Database, Failure, LOCK_SLICE, LockHolder, Session, SessionId, comment};
 pub use store::{DEFAULT_POOL_SIZE, DEFAULT_WAIT_CONNECTIONS, SessionSettings, SessionStore};
 pub use text::{check_url, is_host};

@@ -23,7 +23,7 @@ use tokio::time::{sleep_until, timeout, timeout_at};
 pub use place::{Place, Target};
 
 use crate::reactor::Reactor;
-use crate::session::Failure;
+use crate::session::{Database, Failure, Session};
 use state::{State, Step};
 
 /// What the callers' errors begin with.
@@ -39,6 +39,9 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub trait Dial: Send + Sync + 'static {
     /// What it opens.
     type Session: Send + 'static;
+
+    /// The database's [`silence`](Database::silence).
+    const SILENCE: Duration;
 
     /// Connects to one place, logs in and begins a session, in whatever time that takes. It runs on the reactor's
     /// thread; what it drops is closed.
@@ -75,7 +78,7 @@ impl<D: Dial> Opener<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`Reactor::start`].
+    /// Whatever the operating system says to the thread or to what it needs.
     pub fn start(name: &str, dial: D, places: Vec<Place>, timeout: Duration) -> io::Result<Self> {
         let state = Mutex::new(State::new(places.len()));
         Ok(Self {
@@ -149,6 +152,22 @@ impl<D: Dial> Opener<D> {
             attempt.outcome = Some(attempt.shared.try_places(deadline).await);
             drop(attempt);
         });
+    }
+}
+
+impl<D: Dial<Session: Session>> Database for Opener<D> {
+    type Session = D::Session;
+
+    fn silence(&self) -> Duration {
+        D::SILENCE
+    }
+
+    fn open(&self, budget: Budget) -> Result<D::Session, StoreError> {
+        self.open(budget)
+    }
+
+    fn cut_off(&self) {
+        self.stop();
     }
 }
 

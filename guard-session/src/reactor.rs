@@ -3,7 +3,6 @@
 //! Callers never enter the runtime: they poll their own future and park, so that a wait ends at its deadline
 //! whatever the connection does, and a caller that has a runtime of its own is not in the way.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -15,15 +14,17 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use guard_core::Budget;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::process::Process;
+use crate::session::Failure;
 
 /// The thread that moves bytes for all connections of a store. It ends, and with it all connections, when this
 /// is dropped.
-pub struct Reactor {
+pub(crate) struct Reactor {
     handle: Handle,
     /// Protects the end of the thread: used up by whoever stops it.
     stop: Mutex<Option<oneshot::Sender<()>>>,
@@ -32,12 +33,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Starts the thread, under this name.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the operating system says to the thread or to what it needs.
-    pub fn start(name: &str) -> io::Result<Self> {
+    /// Starts the thread, under this name. An error is what the operating system says to the thread or to what it needs.
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new()
@@ -63,14 +60,8 @@ impl Reactor {
         })
     }
 
-    /// The thread's runtime, for what outlives a call.
-    #[must_use]
-    pub const fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
     /// Runs `task` on the thread.
-    pub fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
+    pub(crate) fn spawn<F>(&self, task: F) -> tokio::task::JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -79,7 +70,7 @@ impl Reactor {
     }
 
     /// Ends the thread, and with it all connections: whoever waits for an answer is told that there is none.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         drop(self.stop.lock().take());
     }
 }
@@ -115,7 +106,7 @@ impl Wake for Unpark {
 }
 
 /// Waits for `future`, whose input and output a [`Reactor`] moves, until `deadline`.
-pub fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
+fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -131,9 +122,26 @@ pub fn wait<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
     }
 }
 
+/// Waits for the answer to `operation` within the budget; for authors of stores whose client is asynchronous.
+///
+/// # Errors
+///
+/// Those of `asking`, and what [`Failure::out_of_time`] and [`Failure::no_answer`] say.
+pub fn within<T>(
+    operation: &str,
+    budget: Budget,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    if budget.remaining().is_zero() {
+        return Err(Failure::out_of_time(operation));
+    }
+    let answer = wait(asking, budget.deadline());
+    answer.unwrap_or_else(|| Err(Failure::no_answer(operation)))
+}
+
 /// Waits for all of `futures` at once until `deadline`; answers what they came to, in their order, and `None` for those
 /// that did not come to anything in time.
-pub fn wait_all<F: Future>(
+pub(crate) fn wait_all<F: Future>(
     futures: impl IntoIterator<Item = F>,
     deadline: Instant,
 ) -> Vec<Option<F::Output>> {
@@ -147,10 +155,4 @@ pub fn wait_all<F: Future>(
         }
     }
     outputs
-}
-
-impl fmt::Debug for Reactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reactor").finish_non_exhaustive()
-    }
 }

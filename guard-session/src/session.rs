@@ -167,6 +167,13 @@ impl SessionId {
     }
 }
 
+/// A comment in SQL with which all statements of the session with this mark begin: whoever looks at what a session does,
+/// or did last, sees whose it is.
+#[must_use]
+pub fn comment(mark: &str) -> String {
+    format!("/*sandbox guard {mark}*/")
+}
+
 impl PartialEq for SessionId {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -34,6 +34,8 @@ const LATE: Duration = Duration::from_millis(700);
 impl Dial for Scripted {
     type Session = u16;
 
+    const SILENCE: Duration = Duration::MAX;
+
     async fn dial(&self, target: &Target) -> Result<u16, StoreError> {
         let Target::Address(address) = target else {
             return Err(StoreError::permanent("no socket"));
