@@ -19,7 +19,6 @@ use crate::slot::SlotName;
 use crate::store::{LeaseStore, NodeId};
 use crate::token::LeaseToken;
 use crate::ttl::{Budget, after};
-use crate::waker::LookTerms;
 
 /// The shared part of a guard. It lives as long as the guard or one of its leases does. On cache lines of its own:
 /// each lease counts its handles, beside what all threads read.
@@ -30,7 +29,6 @@ pub(crate) struct Engine<S: LeaseStore> {
     process: u32,
     pub(crate) settings: Arc<Settings>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) look_terms: Arc<LookTerms>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) outages: Outages,
     pub(crate) keeper: Keeper,
@@ -57,17 +55,11 @@ impl<S: LeaseStore> Engine<S> {
             gates: Arc::clone(&gates),
         })
         .map_err(|source| ConfigError::thread(keeper::THREAD_NAME, source))?;
-        let look_terms = Arc::new(LookTerms {
-            clock: Arc::clone(&clock),
-            ttl: settings.ttl,
-            operation_timeout: settings.operation_timeout,
-        });
         Ok(Self {
             store,
             process: process::id(),
             settings,
             clock,
-            look_terms,
             gates,
             outages: Outages::default(),
             keeper,

@@ -8,17 +8,17 @@ use crate::engine::Engine;
 use crate::error::{GuardError, StoreError};
 use crate::gate::Place;
 use crate::held::HeldLease;
-use crate::interrupt::{Observation, is_pending};
+use crate::interrupt::Observation;
 use crate::keeper::Doubt;
 use crate::lease::SandboxLease;
 use crate::observer::{EnterEvent, OutageEvent, WaitEvent};
 use crate::row::Row;
 use crate::slot::SlotName;
 use crate::store::{Acquired, LeaseStore, NodeId, Watch};
-use crate::token::{FencingToken, LeaseToken};
+use crate::token::LeaseToken;
 use crate::ttl::{Budget, after};
 use crate::wait::{Wait, earlier, pause_until};
-use crate::waiter::{Begun, Grant, Paused, Verdict, Waiter};
+use crate::waiter::{Grant, Verdict, Waiter};
 use crate::waker::Waker;
 use crate::wards::Ward as _;
 
@@ -58,36 +58,10 @@ fn enter_from<S: LeaseStore>(
 ) -> Result<SandboxLease, GuardError> {
     let started = budget.started();
     let node = engine.store.node(slot);
-    let token = engine.new_token();
+    let waiter = Arc::new(Waiter::new(engine.new_token()));
     // Interrupts come first: one that is pending is taken before a free slot is touched.
-    let ahead = if is_pending(wait.interrupt()) {
-        None
-    } else {
-        engine.gates.go_ahead(slot, node, &token)
-    };
-    let mut attempts = Attempts::default();
-    if ahead.is_some() {
-        // Most slots are free: this attempt needs nobody who could wait. An interrupt that comes meanwhile
-        // stays pending, and is taken if the entry has to wait.
-        let answer = ask(engine, slot, &token, budget);
-        if let Ok(Acquired::Granted { fencing }) = answer.result {
-            let grant = make_grant(engine, token.clone(), fencing, budget, false);
-            if grant.at < grant.deadline {
-                engine.answered(node);
-                return Ok(take(engine, slot, node, ahead, grant));
-            }
-        }
-        attempts.answer = Some(answer);
-    }
-    let waiter = Arc::new(Waiter::new(token));
     let _observation = Observation::start(&waiter, wait.interrupt());
-    let place = match ahead {
-        Some(mut place) => {
-            place.fall_in(&waiter);
-            place
-        }
-        None => engine.gates.join(slot, node, &waiter),
-    };
+    let place = engine.gates.join(slot, node, &waiter);
     let entry = Entry {
         engine,
         slot,
@@ -97,72 +71,16 @@ fn enter_from<S: LeaseStore>(
         deadline: wait.deadline(started),
     };
     let verdict = if waiter.is_in_front() {
-        entry.attempt(attempts)
+        entry.attempt(Some(budget))
     } else {
         entry.log_wait("others of this process are before it");
         if waiter.wait_for_front(entry.deadline) {
-            entry.attempt(attempts)
+            entry.attempt(None)
         } else {
             waiter.conclude(Verdict::TimedOut)
         }
     };
     entry.finish(verdict, place)
-}
-
-/// What an attempt came to.
-struct Answer {
-    budget: Budget,
-    result: Result<Acquired, StoreError>,
-}
-
-/// Asks the store for the slot.
-fn ask<S: LeaseStore>(
-    engine: &Engine<S>,
-    slot: &SlotName,
-    token: &LeaseToken,
-    budget: Budget,
-) -> Answer {
-    let ttl = engine.settings.ttl;
-    Answer {
-        budget,
-        result: engine.store.acquire(slot, token, ttl, budget),
-    }
-}
-
-fn make_grant<S: LeaseStore>(
-    engine: &Engine<S>,
-    token: LeaseToken,
-    fencing: Option<FencingToken>,
-    budget: Budget,
-    contested: bool,
-) -> Grant {
-    Grant {
-        token,
-        fencing,
-        sent: budget.sent(),
-        at: engine.clock.now(),
-        deadline: engine.settings.ttl.deadline(budget),
-        row: Row::begin(contested),
-    }
-}
-
-/// Leaves the gate with a lease.
-fn take<S: LeaseStore>(
-    engine: &Arc<Engine<S>>,
-    slot: &SlotName,
-    node: NodeId,
-    place: Option<Place<'_>>,
-    grant: Grant,
-) -> SandboxLease {
-    let (token, at) = (grant.token.clone(), grant.at);
-    let lease = HeldLease::start(engine, slot.clone(), node, grant);
-    if let Some(place) = place {
-        let ward: Weak<HeldLease<S>> = Arc::downgrade(&lease);
-        if place.enter(token, Some(ward), at) {
-            lease.end_by_force();
-        }
-    }
-    SandboxLease::new(lease)
 }
 
 fn log<S: LeaseStore>(
@@ -209,11 +127,9 @@ struct Entry<'a, S: LeaseStore> {
 /// What the attempts of an entry have come to so far.
 #[derive(Default)]
 struct Attempts {
-    /// The answer to an attempt that was made already.
-    answer: Option<Answer>,
     backoff: Backoff,
     watch: Option<Watch>,
-    /// The budget of the last attempt, until the entry pauses after it.
+    /// The budget of the attempt under way or of the last one, until the entry pauses after it.
     budget: Option<Budget>,
     /// Since when all attempts of the entry have failed.
     failing_since: Option<Instant>,
@@ -232,15 +148,18 @@ enum Next {
     End(Verdict),
     /// The entry pauses, or times out if it is late.
     Pause(Duration),
-    /// The same, and whoever hears of a change looks for it.
-    PauseForLook(Duration),
     /// The entry pauses, or fails if it is late.
     Retry(StoreError, Duration),
 }
 
 impl<S: LeaseStore> Entry<'_, S> {
-    /// Attempts until there is a verdict, and ends the watch. The entry is in front of its gate.
-    fn attempt(&self, mut attempts: Attempts) -> Verdict {
+    /// Attempts until there is a verdict, and ends the watch. The entry is in front of its gate; `budget` is that of
+    /// its first attempt, if that begins now.
+    fn attempt(&self, budget: Option<Budget>) -> Verdict {
+        let mut attempts = Attempts {
+            budget,
+            ..Attempts::default()
+        };
         let verdict = self.attempt_until_decided(&mut attempts);
         if let Some(watch) = attempts.watch {
             // The attempt that brought the verdict may have taken long: both share one operation's time.
@@ -250,11 +169,8 @@ impl<S: LeaseStore> Entry<'_, S> {
     }
 
     fn attempt_until_decided(&self, attempts: &mut Attempts) -> Verdict {
-        // An entry that was interrupted before, or found the guard closed, asks the store nothing; but an answer
-        // that is there already may be a grant.
-        if attempts.answer.is_none()
-            && let Some(verdict) = self.waiter.verdict()
-        {
+        // An entry that was interrupted before, or found the guard closed, asks the store nothing.
+        if let Some(verdict) = self.waiter.verdict() {
             return verdict;
         }
         if self.waiter.expects_hand_over() {
@@ -269,43 +185,20 @@ impl<S: LeaseStore> Entry<'_, S> {
             attempts.watch = self.watch();
         }
         loop {
-            let (if_late, pause, invites) = match self.attempt_once(attempts) {
+            let (if_late, pause) = match self.attempt_once(attempts) {
                 Next::End(verdict) => return self.waiter.conclude(verdict),
-                Next::Pause(pause) => (Verdict::TimedOut, pause, false),
-                Next::PauseForLook(pause) => (Verdict::TimedOut, pause, true),
-                Next::Retry(error, pause) => (Verdict::Failed(error), pause, false),
+                Next::Pause(pause) => (Verdict::TimedOut, pause),
+                Next::Retry(error, pause) => (Verdict::Failed(error), pause),
             };
             if self.is_late() {
                 return self.waiter.conclude(if_late);
             }
             attempts.budget = None;
-            let until = pause_until(pause, self.deadline);
+            attempts.woken = self.waiter.pause(pause_until(pause, self.deadline));
             // A holder may change its slot often: this bounds what looks in vain cost the store.
             let longest = self.engine.settings.retry_interval.max(LOOK_SPACING);
-            let spaced = attempts.in_vain.next_look(longest);
-            if invites {
-                let invited = spaced.unwrap_or_else(Instant::now);
-                match self.waiter.pause_for_look(until, invited) {
-                    Paused::Over => attempts.woken = false,
-                    Paused::Woken => attempts.woken = true,
-                    Paused::Looked(Begun { budget, look }) => {
-                        attempts.woken = true;
-                        attempts.answer = look.end().map(|result| Answer { budget, result });
-                        if attempts.answer.is_some() {
-                            continue;
-                        }
-                        // It may have taken long: whether there is time for another one is asked first.
-                        attempts.budget = Some(budget);
-                        if self.is_late() {
-                            return self.waiter.conclude(Verdict::TimedOut);
-                        }
-                    }
-                }
-            } else {
-                attempts.woken = self.waiter.pause(until);
-            }
             if attempts.woken
-                && let Some(spaced) = spaced
+                && let Some(spaced) = attempts.in_vain.next_look(longest)
             {
                 self.waiter.rest(earlier(spaced, self.deadline));
             }
@@ -318,20 +211,24 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn attempt_once(&self, attempts: &mut Attempts) -> Next {
         let engine = self.engine;
         // A token that was ended by force is spent, whatever may still come of it.
-        if attempts.answer.is_none() && self.waiter.is_revoked() {
+        if self.waiter.is_revoked() {
             self.change_token();
         }
         let token = self.waiter.token();
         let held_here = engine.gates.is_held(self.slot);
-        let Answer { budget, result } = attempts
-            .answer
-            .take()
-            .unwrap_or_else(|| ask(engine, self.slot, &token, engine.budget()));
-        attempts.budget = Some(budget);
-        match result {
+        let budget = *attempts.budget.get_or_insert_with(|| engine.budget());
+        let ttl = engine.settings.ttl;
+        match engine.store.acquire(self.slot, &token, ttl, budget) {
             Ok(Acquired::Granted { fencing }) => {
                 self.answered(attempts);
-                let grant = make_grant(engine, token, fencing, budget, attempts.contested);
+                let grant = Grant {
+                    token,
+                    fencing,
+                    sent: budget.sent(),
+                    at: engine.clock.now(),
+                    deadline: ttl.deadline(budget),
+                    row: Row::begin(attempts.contested),
+                };
                 self.granted(attempts, grant, budget)
             }
             Ok(Acquired::Held { remaining }) => {
@@ -391,16 +288,11 @@ impl<S: LeaseStore> Entry<'_, S> {
             engine.settings.retry_interval
         };
         let expiry = remaining.map_or(Duration::MAX, |time| time.saturating_add(PAST_EXPIRY));
-        let pause = jittered(interval).min(expiry);
-        if watched {
-            Next::PauseForLook(pause)
-        } else {
-            Next::Pause(pause)
-        }
+        Next::Pause(jittered(interval).min(expiry))
     }
 
     fn watch(&self) -> Option<Watch> {
-        let waker = Waker::of_entry(self.waiter, Arc::clone(&self.engine.look_terms));
+        let waker = Waker::new(self.waiter);
         self.engine.store.watch(self.slot, &waker)
     }
 
@@ -486,7 +378,13 @@ impl<S: LeaseStore> Entry<'_, S> {
         let slot = || self.slot.to_string();
         Err(match verdict {
             Verdict::Granted(grant) => {
-                return Ok(take(self.engine, self.slot, self.node, Some(place), grant));
+                let (token, at) = (grant.token.clone(), grant.at);
+                let lease = HeldLease::start(self.engine, self.slot.clone(), self.node, grant);
+                let scheduled: Weak<HeldLease<S>> = Arc::downgrade(&lease);
+                if place.enter(token, Some(scheduled), at) {
+                    lease.end_by_force();
+                }
+                return Ok(SandboxLease::new(lease));
             }
             Verdict::Interrupted => GuardError::Interrupted { slot: slot() },
             Verdict::Closed => GuardError::Closed { slot: slot() },

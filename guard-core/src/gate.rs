@@ -4,7 +4,6 @@
 //! this process holds its slot; a slot that nobody enters costs no memory.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -35,8 +34,7 @@ pub(crate) struct Gates {
 }
 
 /// Protected by the shard's lock: the gates of its slots, and whether the guard takes entries. A gate has
-/// entries or a holder, and its first entry was told that it is in front, unless one that came before it is
-/// still at its first attempt. Under the lock only the lock of a waiter, which is a leaf, is taken.
+/// entries or a holder, and its first entry was told that it is in front. Under the lock only the lock of a waiter, which is a leaf, is taken.
 #[derive(Debug, Default)]
 struct Shard {
     closed: bool,
@@ -46,20 +44,11 @@ struct Shard {
 #[derive(Debug)]
 struct Gate {
     node: NodeId,
-    /// The first attempt of an entry that found nobody here. It comes before the queue.
-    attempt: Option<Attempt>,
     queue: VecDeque<Arc<Waiter>>,
     /// Since when entries followed each other without leaving the slot to other processes.
     kept_since: Option<Instant>,
     /// The lease of this process that holds the slot, as far as is known here.
     holder: Option<Holding>,
-}
-
-#[derive(Debug)]
-struct Attempt {
-    token: LeaseToken,
-    /// Whether the token was ended by force meanwhile.
-    revoked: bool,
 }
 
 #[derive(Debug)]
@@ -101,34 +90,6 @@ impl Gates {
         self.shards.of(slot)
     }
 
-    /// Lets an entry that finds nobody make its first attempt without queueing, until the answer is dropped;
-    /// `None` if somebody is there, or the guard is closed.
-    pub(crate) fn go_ahead<'a>(
-        &'a self,
-        slot: &'a SlotName,
-        node: NodeId,
-        token: &LeaseToken,
-    ) -> Option<Place<'a>> {
-        let mut shard = self.shard(slot).lock();
-        if shard.closed {
-            return None;
-        }
-        let Entry::Vacant(vacant) = shard.gates.entry(slot.clone()) else {
-            return None;
-        };
-        let mut gate = Gate::new(node);
-        gate.attempt = Some(Attempt {
-            token: token.clone(),
-            revoked: false,
-        });
-        vacant.insert(gate);
-        Some(Place {
-            gates: self,
-            slot,
-            waiter: None,
-        })
-    }
-
     /// Puts an entry at the end of its slot's queue until the answer is dropped. An entry that finds the
     /// guard closed is decided at once.
     pub(crate) fn join<'a>(
@@ -143,7 +104,7 @@ impl Gates {
         }
         let gate = shard.gates.entry(slot.clone());
         let gate = gate.or_insert_with(|| Gate::new(node));
-        if gate.queue.is_empty() && gate.attempt.is_none() {
+        if gate.queue.is_empty() {
             waiter.move_to_front(false);
         }
         gate.queue.push_back(Arc::clone(waiter));
@@ -151,52 +112,22 @@ impl Gates {
         Place {
             gates: self,
             slot,
-            waiter: Some(waiter),
-        }
-    }
-
-    /// Puts an entry that [went ahead](Self::go_ahead) in front of the queue.
-    fn fall_in(&self, slot: &SlotName, waiter: &Arc<Waiter>) {
-        let mut shard = self.shard(slot).lock();
-        if shard.closed {
-            waiter.decide(Verdict::Closed);
-        }
-        if let Some(gate) = shard.gates.get_mut(slot) {
-            if let Some(Attempt { token, .. }) = gate.attempt.take().filter(|a| a.revoked) {
-                waiter.revoke(&token);
-            }
-            waiter.move_to_front(false);
-            gate.queue.push_front(Arc::clone(waiter));
-            self.queued.fetch_add(1, Ordering::SeqCst);
+            waiter,
         }
     }
 
     /// Answers whether the entry's token was ended by force.
-    fn leave(
-        &self,
-        slot: &SlotName,
-        waiter: Option<&Arc<Waiter>>,
-        entered: Option<Holding>,
-    ) -> bool {
+    fn leave(&self, slot: &SlotName, waiter: &Arc<Waiter>, entered: Option<Holding>) -> bool {
         let mut shard = self.shard(slot).lock();
         let Some(gate) = shard.gates.get_mut(slot) else {
             return false;
         };
-        let (was_first, revoked) = match waiter {
-            None => {
-                let attempt = gate.attempt.take();
-                (attempt.is_some(), attempt.is_some_and(|a| a.revoked))
-            }
-            Some(waiter) => {
-                let front = gate.queue.front();
-                let was_front = front.is_some_and(|front| Arc::ptr_eq(front, waiter));
-                let before = gate.queue.len();
-                gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-                self.queued
-                    .fetch_sub(before - gate.queue.len(), Ordering::SeqCst);
-                (was_front, waiter.is_revoked())
-            }
-        };
+        let front = gate.queue.front();
+        let was_first = front.is_some_and(|front| Arc::ptr_eq(front, waiter));
+        let before = gate.queue.len();
+        gate.queue.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.queued
+            .fetch_sub(before - gate.queue.len(), Ordering::SeqCst);
         if was_first && let Some(next) = gate.queue.front() {
             next.move_to_front(entered.is_some());
         }
@@ -206,7 +137,7 @@ impl Gates {
         if gate.is_idle() {
             shard.gates.remove(slot);
         }
-        revoked
+        waiter.is_revoked()
     }
 
     /// Whether a lease of this process holds the slot, as far as is known here.
@@ -303,9 +234,6 @@ impl Gates {
     pub(crate) fn revoke(&self, slot: &SlotName, token: &LeaseToken) -> Option<Arc<dyn Ward>> {
         let mut shard = self.shard(slot).lock();
         let gate = shard.gates.get_mut(slot)?;
-        if let Some(attempt) = gate.attempt.as_mut().filter(|a| a.token == *token) {
-            attempt.revoked = true;
-        }
         for waiter in &gate.queue {
             waiter.revoke(token);
         }
@@ -369,7 +297,6 @@ impl Gate {
     const fn new(node: NodeId) -> Self {
         Self {
             node,
-            attempt: None,
             queue: VecDeque::new(),
             kept_since: None,
             holder: None,
@@ -382,7 +309,7 @@ impl Gate {
     }
 
     fn is_idle(&self) -> bool {
-        self.attempt.is_none() && self.queue.is_empty() && self.holder.is_none()
+        self.queue.is_empty() && self.holder.is_none()
     }
 }
 
@@ -401,17 +328,10 @@ impl Shard {
 pub(crate) struct Place<'a> {
     gates: &'a Gates,
     slot: &'a SlotName,
-    /// The entry in the queue; `None` while it is at its first attempt.
-    waiter: Option<&'a Arc<Waiter>>,
+    waiter: &'a Arc<Waiter>,
 }
 
-impl<'a> Place<'a> {
-    /// Falls in, in front, if the first attempt did not bring the slot.
-    pub(crate) fn fall_in(&mut self, waiter: &'a Arc<Waiter>) {
-        self.gates.fall_in(self.slot, waiter);
-        self.waiter = Some(waiter);
-    }
-
+impl Place<'_> {
     /// Leaves the gate with a lease, at `now` by the guard's clock: the next one waits for it to be handed
     /// over. Answers whether the lease was ended by force meanwhile.
     pub(crate) fn enter(
@@ -491,33 +411,6 @@ mod tests {
         assert!(gates.is_held(&slot), "somebody else's end changes nothing");
         gates.freed(&slot, &a.token(), Follow::AtOnce);
         assert!(gates.len() == 0);
-    }
-
-    #[test]
-    fn who_comes_during_a_first_attempt_waits_behind_it() {
-        let (gates, slot) = (Gates::default(), slot());
-        let [ahead, behind] = [(); 2].map(|()| waiter());
-        let mut first = gates.go_ahead(&slot, NodeId(0), &ahead.token()).unwrap();
-        assert!(gates.go_ahead(&slot, NodeId(0), &ahead.token()).is_none());
-        let second = gates.join(&slot, NodeId(0), &behind);
-        assert!(!in_front(&behind));
-        first.fall_in(&ahead);
-        assert!(in_front(&ahead) && !in_front(&behind));
-        drop(first);
-        assert!(in_front(&behind) && !behind.expects_hand_over());
-        drop(second);
-        assert!(gates.len() == 0);
-        let first = gates.go_ahead(&slot, NodeId(0), &ahead.token()).unwrap();
-        let other = waiter();
-        let second = gates.join(&slot, NodeId(0), &other);
-        first.enter(ahead.token(), None, Instant::now());
-        assert!(in_front(&other) && other.expects_hand_over());
-        drop(second);
-        gates.freed(&slot, &ahead.token(), Follow::AtOnce);
-        drop(gates.go_ahead(&slot, NodeId(0), &ahead.token()));
-        assert!(gates.len() == 0);
-        gates.close();
-        assert!(gates.go_ahead(&slot, NodeId(0), &ahead.token()).is_none());
     }
 
     #[test]

@@ -370,10 +370,7 @@ impl<S: LeaseStore> Ward for HeldLease<S> {
         let renews = self.is_renewed() || !expires;
         let mut look = self.care().take_look();
         if expires && self.care().takes_up_watch() {
-            let watch = self
-                .engine
-                .store
-                .watch(&self.slot, &Waker::of_holder(&self));
+            let watch = self.engine.store.watch(&self.slot, &Waker::new(&self));
             look |= watch.as_ref().is_some_and(Watch::is_healthy);
             self.care().keep(watch);
         }

@@ -108,14 +108,6 @@ impl fmt::Debug for Interrupt {
     }
 }
 
-/// Whether an interrupt is pending that a wait of this thread, with `given`, would take.
-pub(crate) fn is_pending(given: Option<&Interrupt>) -> bool {
-    given.is_some_and(Interrupt::is_interrupted)
-        || CURRENT
-            .try_with(Interrupt::is_interrupted)
-            .unwrap_or_default()
-}
-
 /// Lets interrupts decide a waiter, as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Observation<'a> {

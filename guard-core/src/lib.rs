@@ -90,7 +90,7 @@ pub use text::printable;
 pub use token::{FencingToken, LeaseToken, OwnerLabel};
 pub use ttl::{Budget, LeaseTtl};
 pub use wait::Wait;
-pub use waker::{Look, Waker};
+pub use waker::Waker;
 
 /// The target of this library's log lines.
 pub const LOG_TARGET: &str = "sandbox_guard";

@@ -1,6 +1,5 @@
 //! What a key is called in a store.
 
-use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +7,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher, RandomState}
 use std::sync::{Arc, LazyLock};
 
 use crate::error::ConfigError;
-use crate::key::{IsolationScope, SandboxIsolationKey, is_blank};
+use crate::key::{SandboxIsolationKey, is_blank};
 
 /// The prefix of slot names unless another one is set.
 pub const DEFAULT_KEY_PREFIX: &str = "agentscope:sandbox:lock:";
@@ -59,49 +58,8 @@ impl KeyPrefix {
     /// ```
     #[must_use]
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
-        let make = || {
-            let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
-            SlotName::from_store(&parts.concat())
-        };
-        let remember = |last: &RefCell<Option<Last>>| {
-            let mut last = last.borrow_mut();
-            if let Some(slot) = last.as_ref().and_then(|last| last.slot(self, key)) {
-                return slot.clone();
-            }
-            let slot = make();
-            *last = Some(Last {
-                prefix: self.clone(),
-                scope: key.scope(),
-                value: slot.as_str().len() - key.value().len(),
-                slot: slot.clone(),
-            });
-            slot
-        };
-        // A thread that is past the end of its local storage remembers nothing.
-        LAST.try_with(remember).unwrap_or_else(|_| make())
-    }
-}
-
-thread_local! {
-    /// The name that the thread made last: who uses a slot again and again makes and hashes it once.
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
-}
-
-struct Last {
-    prefix: KeyPrefix,
-    scope: IsolationScope,
-    /// Where the key's value begins in the name.
-    value: usize,
-    slot: SlotName,
-}
-
-impl Last {
-    /// The name, if it is that of `key` under `prefix` itself: an equal one need not be known.
-    fn slot(&self, prefix: &KeyPrefix, key: &SandboxIsolationKey) -> Option<&SlotName> {
-        let same = Arc::ptr_eq(&self.prefix.0, &prefix.0)
-            && self.scope == key.scope()
-            && self.slot.as_str().get(self.value..) == Some(key.value());
-        same.then_some(&self.slot)
+        let parts = [self.as_str(), key.scope().as_str(), ":", key.value()];
+        SlotName::from_store(&parts.concat())
     }
 }
 

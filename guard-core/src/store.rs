@@ -128,8 +128,7 @@ pub trait LeaseStore: Send + Sync + 'static {
     ///
     /// Entries that wait for the slot ask, and, where slots expire, its holder does, to learn of its loss.
     ///
-    /// A hint: it may come without a change, and a change may come without it. A store that hears of changes
-    /// on a thread of its own may look there on behalf of the entry that waits: [`Waker::look`].
+    /// A hint: it may come without a change, and a change may come without it.
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
         let _ = (slot, waker);
         None

@@ -6,8 +6,7 @@ use crate::error::StoreError;
 use crate::row::Row;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::token::{FencingToken, LeaseToken};
-use crate::ttl::Budget;
-use crate::waker::{Look, Wake};
+use crate::waker::Wake;
 
 /// How an entry ended. The first verdict stands.
 #[derive(Clone, Debug)]
@@ -63,25 +62,6 @@ pub(crate) enum Received {
     Refused,
 }
 
-/// A look that another thread began on behalf of an entry that pauses, and that the entry ends.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) budget: Budget,
-    pub(crate) look: Look,
-}
-
-/// Who looks while the entry pauses: the thread that hears of a slot's change need not wake the entry's first.
-#[derive(Debug)]
-enum Proxy {
-    /// Only the entry itself.
-    None,
-    /// Another thread may begin a look, from this moment on.
-    Invited(Instant),
-    /// One does so just now: the entry waits for it.
-    Beginning,
-    Begun(Begun),
-}
-
 #[derive(Debug)]
 struct State {
     token: LeaseToken,
@@ -95,20 +75,8 @@ struct State {
     /// Whether the token was ended by force: no lease is to be made by it.
     revoked: bool,
     woken: bool,
-    proxy: Proxy,
     /// When to wake at the latest, if nothing else does.
     wake_by: Option<Instant>,
-}
-
-/// How a pause ended.
-#[derive(Debug)]
-pub(crate) enum Paused {
-    /// Its time is over, or there is a verdict.
-    Over,
-    /// A wake-up came.
-    Woken,
-    /// Another thread has begun a look.
-    Looked(Begun),
 }
 
 /// One entry under way.
@@ -131,7 +99,6 @@ impl Waiter {
                 doubt: false,
                 revoked: false,
                 woken: false,
-                proxy: Proxy::None,
                 wake_by: None,
             }),
             changed: Condvar::new(),
@@ -278,57 +245,16 @@ impl Waiter {
     /// Waits for a wake-up, a verdict or `deadline`. Answers whether a wake-up came, and takes it.
     pub(crate) fn pause(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
-        self.pause_in(&mut state, deadline);
-        std::mem::take(&mut state.woken)
-    }
-
-    /// Like [`pause`](Self::pause), and lets another thread begin a look from `invited` on. A wake-up that
-    /// came beside such a look stays for the next pause: it may be later than the look.
-    pub(crate) fn pause_for_look(&self, deadline: Instant, invited: Instant) -> Paused {
-        let mut state = self.state.lock();
-        state.proxy = Proxy::Invited(invited);
-        self.pause_in(&mut state, deadline);
-        while matches!(state.proxy, Proxy::Beginning) {
-            self.sleep(&mut state, None);
-        }
-        match std::mem::replace(&mut state.proxy, Proxy::None) {
-            Proxy::Begun(begun) => Paused::Looked(begun),
-            _ if std::mem::take(&mut state.woken) => Paused::Woken,
-            _ => Paused::Over,
-        }
-    }
-
-    fn pause_in(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) {
-        while !state.woken && state.verdict.is_none() && !matches!(state.proxy, Proxy::Begun(_)) {
+        while !state.woken && state.verdict.is_none() {
             let wake_by = state
                 .wake_by
                 .map_or(deadline, |moment| moment.min(deadline));
-            if self.sleep(state, Some(wake_by)) {
+            if self.sleep(&mut state, Some(wake_by)) {
                 break;
             }
         }
         state.wake_by = None;
-    }
-
-    /// Whether another thread may begin a look now; answers the token to look with. It then has to
-    /// [say](Self::began) what became of it.
-    pub(crate) fn invites_look(&self, now: Instant) -> Option<LeaseToken> {
-        let mut state = self.state.lock();
-        match state.proxy {
-            Proxy::Invited(from) if from <= now && !state.woken && state.verdict.is_none() => {
-                state.proxy = Proxy::Beginning;
-                Some(state.token.clone())
-            }
-            _ => None,
-        }
-    }
-
-    /// Passes the entry a look to end, or none: then it looks for itself.
-    pub(crate) fn began(&self, begun: Option<Begun>) {
-        let mut state = self.state.lock();
-        state.woken |= begun.is_none();
-        state.proxy = begun.map_or(Proxy::None, Proxy::Begun);
-        self.changed.notify_one();
+        std::mem::take(&mut state.woken)
     }
 
     /// Waits for a verdict or `until`, whatever wakes in between.

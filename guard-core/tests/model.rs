@@ -13,14 +13,12 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, GuardConfig, GuardError, HandedOver, Holder, Interrupt,
-    LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Look, Registration, Released, Renewed,
-    SandboxExecutionGuard, SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, Waker,
-    Watch,
+    LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Released, Renewed, SandboxExecutionGuard,
+    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, Waker, Watch,
 };
 use guard_memory::MemoryStore;
 use shuttle::rand::Rng as _;
 use shuttle::scheduler::RandomScheduler;
-use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, Ordering};
 use shuttle::{Config, Runner, thread};
 
@@ -42,46 +40,11 @@ struct SteppedStore {
 }
 
 /// How the store tells that a slot changed.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 enum Tells {
     Nobody,
     /// It wakes those who wait.
     Wakes,
-    /// It looks on their behalf.
-    Looks(Arc<Watchers>),
-}
-
-#[derive(Default)]
-struct Watchers {
-    number: AtomicU32,
-    wakers: Mutex<Vec<(u32, Waker)>>,
-}
-
-struct Watching(Arc<Watchers>, u32);
-
-impl Registration for Watching {}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let mut wakers = self.0.wakers.lock().unwrap();
-        wakers.retain(|(number, _)| *number != self.1);
-    }
-}
-
-impl SteppedStore {
-    /// Looks on behalf of all who wait; the answer is there before they end their looks.
-    fn changed(&self, slot: &SlotName) {
-        let Tells::Looks(watchers) = &self.tells else {
-            return;
-        };
-        let wakers = watchers.wakers.lock().unwrap().clone();
-        for (_, waker) in wakers {
-            waker.look(|token, ttl, budget| {
-                let answer = self.acquire(slot, token, ttl, budget);
-                Some(Look::new(move || Some(answer)))
-            });
-        }
-    }
 }
 
 fn step<T>(operation: impl FnOnce() -> T) -> T {
@@ -118,9 +81,7 @@ impl LeaseStore for SteppedStore {
         token: &LeaseToken,
         budget: Budget,
     ) -> Result<Released, StoreError> {
-        let answer = step(|| self.memory.release(slot, token, budget));
-        self.changed(slot);
-        answer
+        step(|| self.memory.release(slot, token, budget))
     }
 
     fn hand_over(
@@ -139,15 +100,10 @@ impl LeaseStore for SteppedStore {
     }
 
     fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        let watchers = match &self.tells {
-            Tells::Nobody => return None,
-            Tells::Wakes => return step(|| self.memory.watch(slot, waker)),
-            Tells::Looks(watchers) => watchers,
-        };
-        let number = watchers.number.fetch_add(1, Ordering::SeqCst);
-        let mut wakers = watchers.wakers.lock().unwrap();
-        wakers.push((number, waker.clone()));
-        Some(Watch::new(Watching(Arc::clone(watchers), number)))
+        match self.tells {
+            Tells::Nobody => None,
+            Tells::Wakes => step(|| self.memory.watch(slot, waker)),
+        }
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -169,10 +125,6 @@ impl World {
         Self::that(Tells::Wakes)
     }
 
-    fn that_looks() -> Self {
-        Self::that(Tells::Looks(Arc::default()))
-    }
-
     fn that(tells: Tells) -> Self {
         let memory = MemoryStore::new();
         Self {
@@ -191,7 +143,7 @@ impl World {
             lease_ttl: 2 * LONG,
             retry_interval: match self.store.tells {
                 Tells::Nobody => SHORT,
-                Tells::Wakes | Tells::Looks(_) => LONG,
+                Tells::Wakes => LONG,
             },
             max_hand_overs,
             max_hand_over_time: LONG,
@@ -407,11 +359,6 @@ fn processes_enter_one_after_the_other_and_none_is_forgotten() {
 }
 
 #[test]
-fn so_they_do_where_the_store_looks_for_them() {
-    processes_take_turns(World::that_looks);
-}
-
-#[test]
 fn so_they_do_where_the_store_tells_nobody() {
     processes_take_turns(|| World::that(Tells::Nobody));
 }
@@ -423,10 +370,10 @@ fn dawdle() {
     }
 }
 
-/// One who waits is disturbed while the holder of another process closes and looks on its behalf.
-fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
+/// One who waits is disturbed while the holder of another process closes.
+fn disturb_a_wait(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
     check(move || {
-        let world = World::that_looks();
+        let world = World::new();
         let guards = [(); 2].map(|()| world.guard());
         let interrupt = Interrupt::new();
         let lease = guards[0].try_enter(&world.key).unwrap();
@@ -446,16 +393,16 @@ fn disturb_a_look(limit: Option<Duration>, disturb: fn(&Interrupt, &Guard)) {
 }
 
 #[test]
-fn a_look_that_another_thread_began_ends_well_in_an_interrupt() {
-    disturb_a_look(None, |interrupt, _| interrupt.interrupt());
+fn a_wait_for_another_process_ends_well_in_an_interrupt() {
+    disturb_a_wait(None, |interrupt, _| interrupt.interrupt());
 }
 
 #[test]
-fn a_look_that_another_thread_began_ends_well_when_the_guard_closes() {
-    disturb_a_look(None, |_, guard| guard.close());
+fn a_wait_for_another_process_ends_well_when_the_guard_closes() {
+    disturb_a_wait(None, |_, guard| guard.close());
 }
 
 #[test]
-fn a_look_that_another_thread_began_ends_well_in_a_timeout() {
-    disturb_a_look(Some(SHORT), |_, _| {});
+fn a_wait_for_another_process_ends_well_in_a_timeout() {
+    disturb_a_wait(Some(SHORT), |_, _| {});
 }

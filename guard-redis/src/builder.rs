@@ -18,7 +18,6 @@ use crate::into_address::IntoAddress;
 use crate::replicas::Replicas;
 use crate::source::{Credentials, Means, Source};
 use crate::store::RedisStore;
-use crate::take::Take;
 #[cfg(feature = "tls-rustls")]
 use crate::tls::{ClientPem, TlsSettings};
 use crate::unanswered::Unanswered;
@@ -323,7 +322,6 @@ impl RedisGuardBuilder {
                 operation_timeout: timeout,
                 grace: self.config.shutdown_grace.unwrap_or(timeout),
                 unanswered: Arc::new(Unanswered::new(self.kill_unanswered, self.ghost_window)),
-                take: Arc::new(Take::new(self.fencing, replicas)),
                 interests: Arc::default(),
             },
         };

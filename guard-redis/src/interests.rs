@@ -21,9 +21,6 @@ pub(crate) struct Interests {
 pub(crate) struct Waiter {
     pub(crate) number: u64,
     pub(crate) waker: Waker,
-    /// Whether a look at a change has found the slot held: such a holder changes its slot without leaving it,
-    /// or has rivals that are quicker.
-    pub(crate) disappointed: bool,
 }
 
 impl Interests {
@@ -34,7 +31,6 @@ impl Interests {
         by_slot.entry(slot.clone()).or_default().push(Waiter {
             number,
             waker: waker.clone(),
-            disappointed: false,
         });
         self.slots.store(by_slot.len(), Ordering::Release);
         Interest {
@@ -51,15 +47,6 @@ impl Interests {
     /// The waiters of a slot.
     pub(crate) fn of(&self, slot: &SlotName) -> Vec<Waiter> {
         self.by_slot.lock().get(slot).cloned().unwrap_or_default()
-    }
-
-    /// Notes that a waiter's look found the slot held.
-    pub(crate) fn disappoint(&self, slot: &SlotName, number: u64) {
-        let mut by_slot = self.by_slot.lock();
-        let mut waiters = by_slot.get_mut(slot).into_iter().flatten();
-        if let Some(waiter) = waiters.find(|waiter| waiter.number == number) {
-            waiter.disappointed = true;
-        }
     }
 
     /// Wakes the waiters of a slot.

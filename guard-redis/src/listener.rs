@@ -78,7 +78,7 @@ fn track(listener: &Identity, budget: Budget) -> Result<Live, Failure> {
 }
 
 impl Audience for Arc<Line> {
-    /// Looks for, or wakes, whom a message concerns. What is no list of keys means all keys.
+    /// Wakes whom a message concerns. What is no list of keys means all keys.
     fn hear(&self, message: &Msg) {
         match message.get_payload::<Value>() {
             Ok(Value::Array(keys)) => {
@@ -86,7 +86,7 @@ impl Audience for Arc<Line> {
                     if let Value::BulkString(key) = key
                         && let Ok(slot) = std::str::from_utf8(&key)
                     {
-                        self.changed(&SlotName::from_store(slot));
+                        self.interests.wake(&SlotName::from_store(slot));
                     }
                 }
             }

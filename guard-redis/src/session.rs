@@ -86,7 +86,7 @@ impl Mastery {
 }
 
 /// What was sent, and so which answers are due, in this order.
-pub(crate) struct Due {
+struct Due {
     /// The answer to a `PING` that goes before all others.
     nonce: Option<String>,
     /// Whether each command comes behind an `ASKING`.
@@ -118,8 +118,6 @@ pub(crate) struct Session<'a> {
     /// Whether the connection is also the user's, who may have left anything in it: each exchange then begins with a
     /// `PING` of ours, whose answer must come first.
     pub(crate) shared: bool,
-    /// What was sent already.
-    due: Option<Due>,
     /// What is known of the server's role …
     mastery: Mastery,
     /// … where that is remembered.
@@ -138,7 +136,6 @@ impl<'a> Session<'a> {
             asking: false,
             tracked: false,
             shared: false,
-            due: None,
             mastery: Mastery::Unknown,
             remembered: None,
             proven: false,
@@ -154,21 +151,9 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// A session whose first command was [sent](Self::send) in another one.
-    pub(crate) fn resumed(live: &'a mut Live, budget: Budget, due: Due) -> Self {
-        let mut session = Self::of(live, budget);
-        session.due = Some(due);
-        session
-    }
-
     /// What scripts are told that read a slot again where that registers for its next change.
     pub(crate) const fn reads_again(&self) -> &'static str {
         if self.tracked { "1" } else { "0" }
-    }
-
-    /// Sends a command. What it answers is read by the first [`ask`](Self::ask) of a [resumed](Self::resumed) session.
-    pub(crate) fn send(&mut self, command: &Cmd) -> Result<Due, Failure> {
-        self.transmit(&[command], self.mastery)
     }
 
     /// Sends a command and reads its answer within what is left of the budget.
@@ -263,10 +248,7 @@ impl<'a> Session<'a> {
 
     /// Sends commands and reads all their answers, so that none is left for the next one to read.
     fn converse(&mut self, commands: &[&Cmd], mastery: Mastery) -> Result<Heard, Failure> {
-        let due = match self.due.take() {
-            Some(due) => due,
-            None => self.transmit(commands, mastery)?,
-        };
+        let due = self.transmit(commands, mastery)?;
         if let Some(nonce) = &due.nonce {
             let first = self.receive()?;
             if !matches!(&first, Value::BulkString(text) if text == nonce.as_bytes()) {

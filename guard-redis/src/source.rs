@@ -137,14 +137,10 @@ impl Source {
                 Servers::Cluster(Arc::new(cluster))
             }
         };
-        let LineSettings {
-            unanswered, take, ..
-        } = means.line;
         Ok(RedisStore::new(
             servers,
-            unanswered,
+            means.line.unanswered,
             capabilities,
-            take,
             replicas,
         ))
     }

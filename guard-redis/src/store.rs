@@ -34,7 +34,7 @@ struct Inner {
     servers: Servers,
     unanswered: Arc<Unanswered>,
     capabilities: Capabilities,
-    take: Arc<Take>,
+    take: Take,
     replicas: Replicas,
     renew: Renewal,
     release: Script,
@@ -48,7 +48,6 @@ impl RedisStore {
         servers: Servers,
         unanswered: Arc<Unanswered>,
         capabilities: Capabilities,
-        take: Arc<Take>,
         replicas: Replicas,
     ) -> Self {
         let fencing = capabilities.fencing;
@@ -56,7 +55,7 @@ impl RedisStore {
             servers,
             unanswered,
             capabilities,
-            take,
+            take: Take::new(fencing, replicas),
             replicas,
             renew: Renewal::new(fencing, replicas),
             release: Script::new(include_str!("../scripts/release.lua")),

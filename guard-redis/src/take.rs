@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use guard_core::{Acquired, FencingToken, Holder, LeaseToken, LeaseTtl, SlotName};
 
-use redis::{Cmd, Value};
+use redis::{Value, cmd};
 
 use crate::answer::{Answer, Done};
 use crate::failure::Failure;
 use crate::fence::{counter_life, counter_name};
 use crate::replicas::Replicas;
-use crate::script::{Script, command};
+use crate::script::Script;
 use crate::session::{FRESH, Session};
 
 /// What the script without fencing answers when the token holds the slot.
@@ -53,42 +53,28 @@ impl Take {
         if !session.tracked {
             session.doubt_role(FRESH);
         }
-        let tracked = session.tracked;
-        let run = |script: &Script, keys: &[&str], arguments: &[&[u8]]| {
-            script.run(session, keys, arguments)
+        let tracked = session.reads_again().as_bytes();
+        let millis = ttl.as_millis().to_string();
+        let millis = millis.as_bytes();
+        let acquired = if self.fencing {
+            let counter = counter_name(slot);
+            let life = counter_life(ttl).to_string();
+            let arguments = [token.as_bytes(), millis, life.as_bytes(), tracked];
+            self.fenced
+                .run(session, &[slot.as_str(), &counter], &arguments)?
+        } else {
+            let arguments = [token.as_bytes(), millis, tracked];
+            self.plain.run(session, &[slot.as_str()], &arguments)?
         };
-        let acquired = self.with_arguments(slot, token, ttl, tracked, run)?;
         if matches!(acquired, Acquired::Granted { .. }) {
             self.replicas.acknowledge(session)?;
         }
         Ok(acquired)
     }
 
-    /// The command with which [`run`](Self::run) begins on the tracked connection.
-    pub(crate) fn command(&self, slot: &SlotName, token: &LeaseToken, ttl: LeaseTtl) -> Cmd {
-        self.with_arguments(slot, token, ttl, true, Script::call)
-    }
-
-    /// The command that takes a free slot in one step, quicker than the script, and tells nothing of another
-    /// one; `None` where leases are numbered.
-    pub(crate) fn if_free(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-    ) -> Option<Cmd> {
-        if self.fencing {
-            return None;
-        }
-        let millis = ttl.as_millis().to_string();
-        let [set, nx, px] = ["SET", "NX", "PX"].map(str::as_bytes);
-        let (slot, millis) = (slot.as_str().as_bytes(), millis.as_bytes());
-        let words = [set, slot, token.as_bytes(), nx, px, millis];
-        Some(command(words.into_iter()))
-    }
-
-    /// Tries [`if_free`](Self::if_free) first. What it leaves open (whose is it, for how long, is it a token at
-    /// all) the script answers, and takes what has come free since.
+    /// Tries first, where leases are not numbered, the command that takes a free slot in one step, quicker than the
+    /// script. What it leaves open (whose is the slot, for how long, is it a token at all) the script answers, and takes
+    /// what has come free since.
     pub(crate) fn run_if_free(
         &self,
         session: &mut Session<'_>,
@@ -97,38 +83,16 @@ impl Take {
         ttl: LeaseTtl,
     ) -> Result<Acquired, Failure> {
         session.doubt_role(FRESH);
-        if let Some(set) = self.if_free(slot, token, ttl)
-            && session.ask::<Option<Done>>(&set)?.is_some()
-        {
-            self.replicas.acknowledge(session)?;
-            return Ok(Acquired::Granted { fencing: None });
+        if !self.fencing {
+            let mut set = cmd("SET");
+            set.arg(slot.as_str()).arg(token.as_bytes());
+            set.arg("NX").arg("PX").arg(ttl.as_millis());
+            if session.ask::<Option<Done>>(&set)?.is_some() {
+                self.replicas.acknowledge(session)?;
+                return Ok(Acquired::Granted { fencing: None });
+            }
         }
         self.run(session, slot, token, ttl)
-    }
-
-    fn with_arguments<T>(
-        &self,
-        slot: &SlotName,
-        token: &LeaseToken,
-        ttl: LeaseTtl,
-        tracked: bool,
-        work: impl FnOnce(&Script, &[&str], &[&[u8]]) -> T,
-    ) -> T {
-        let millis = ttl.as_millis().to_string();
-        let tracked: &[u8] = if tracked { b"1" } else { b"0" };
-        if !self.fencing {
-            let arguments = [token.as_bytes(), millis.as_bytes(), tracked];
-            return work(&self.plain, &[slot.as_str()], &arguments);
-        }
-        let counter = counter_name(slot);
-        let life = counter_life(ttl).to_string();
-        let arguments = [
-            token.as_bytes(),
-            millis.as_bytes(),
-            life.as_bytes(),
-            tracked,
-        ];
-        work(&self.fenced, &[slot.as_str(), &counter], &arguments)
     }
 }
 

@@ -1,17 +1,12 @@
 //! The tracked connection: keys read on it are watched by the server.
 
-use std::sync::Arc;
-
 use guard_core::Budget;
 use parking_lot::{Condvar, Mutex};
-use redis::Cmd;
 
 use crate::dial::share;
-use crate::error::out_of_time;
 use crate::failure::Failure;
 use crate::live::Live;
-use crate::session::{Due, Session};
-use crate::unanswered::UnderWay;
+use crate::session::Session;
 
 /// Which part of its time an operation waits for the connection: after that it does without.
 const PATIENCE: usize = 8;
@@ -131,32 +126,6 @@ impl Tracked {
         Some(self.use_now(live, generation, budget, work))
     }
 
-    /// Sends a command if the connection is idle; its answer is received later, maybe in another thread. `begin` notes
-    /// what it may bring, before it is sent.
-    pub(crate) fn send_if_idle(
-        self: &Arc<Self>,
-        budget: Budget,
-        command: &Cmd,
-        begin: impl FnOnce(&mut Session<'_>) -> UnderWay,
-    ) -> Option<Result<Sent, Failure>> {
-        let (mut live, generation) = self.check_out_if_idle()?;
-        let mut session = Session::of(&mut live, budget);
-        let under_way = begin(&mut session);
-        match session.send(command) {
-            Ok(due) => Some(Ok(Sent {
-                tracked: Arc::clone(self),
-                ready: Some((live, due, under_way)),
-                generation,
-                budget,
-            })),
-            Err(failure) => {
-                let result = Err(failure);
-                under_way.end(&result);
-                Some(self.used(live, generation, result))
-            }
-        }
-    }
-
     fn check_out_if_idle(&self) -> Option<(Box<Live>, u64)> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.place, Place::Busy) {
@@ -185,40 +154,6 @@ impl Tracked {
                     }
                 }
             }
-        }
-    }
-}
-
-/// A command that was sent on the tracked connection, which stays in use until the answer is received.
-pub(crate) struct Sent {
-    tracked: Arc<Tracked>,
-    ready: Option<(Box<Live>, Due, UnderWay)>,
-    generation: u64,
-    budget: Budget,
-}
-
-impl Sent {
-    /// Goes on with the work whose first command was sent.
-    pub(crate) fn resume<T>(
-        mut self,
-        work: impl FnOnce(&mut Session<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let Some((mut live, due, under_way)) = self.ready.take() else {
-            return Err(Failure::NotSent(out_of_time("resuming")));
-        };
-        let mut session = Session::resumed(&mut live, self.budget, due);
-        session.tracked = true;
-        let result = work(&mut session);
-        under_way.end(&result);
-        self.tracked.used(live, self.generation, result)
-    }
-}
-
-impl Drop for Sent {
-    /// A connection with an answer that nobody received is of no use.
-    fn drop(&mut self) {
-        if self.ready.is_some() {
-            self.tracked.put_back(self.generation, None);
         }
     }
 }

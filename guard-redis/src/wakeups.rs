@@ -5,9 +5,6 @@
 //! which a thread reads. So a look on the tracked connection both registers the interest and closes the gap
 //! between looking and sleeping, in one round trip. A registration fires once.
 //!
-//! When a message comes, the thread that reads it sends the look at once, and then wakes the waiter, which
-//! reads the answer: so the server works while the waiter's thread wakes up.
-//!
 //! Messages are hints. Whatever goes wrong here, waiters still look every few seconds.
 
 use std::io;
@@ -16,18 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guard_core::{
-    Acquired, Budget, LOG_TARGET, LeaseToken, LeaseTtl, Look, Registration, SlotName, StoreError,
-    Waker, Watch,
+    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
 };
 
 use crate::builder::Wakeups;
 use crate::dial::share;
 use crate::failure::Failure;
-use crate::interests::{Interest, Interests, Waiter};
+use crate::interests::{Interest, Interests};
 use crate::listener;
 use crate::route::Route;
-use crate::session::{FRESH, Session};
-use crate::take::Take;
+use crate::session::Session;
 use crate::tracked::Tracked;
 use crate::unanswered::Unanswered;
 use crate::worker::Worker;
@@ -41,7 +36,6 @@ pub(crate) struct LineSettings {
     pub(crate) operation_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) unanswered: Arc<Unanswered>,
-    pub(crate) take: Arc<Take>,
     /// Who waits for which slot, whichever server has it.
     pub(crate) interests: Arc<Interests>,
 }
@@ -59,7 +53,6 @@ pub(crate) struct Line {
     pub(crate) tracked: Arc<Tracked>,
     pub(crate) interests: Arc<Interests>,
     unanswered: Arc<Unanswered>,
-    take: Arc<Take>,
     /// Whether changes are told now.
     healthy: AtomicBool,
     /// Whether there is nothing to be had: switched off, refused by the server for now, or no thread.
@@ -73,7 +66,6 @@ impl WakeupLine {
             operation_timeout,
             grace,
             unanswered,
-            take,
             interests,
         } = settings;
         let worker = Worker::new(THREAD_NAME, grace);
@@ -84,7 +76,6 @@ impl WakeupLine {
                 tracked: Arc::default(),
                 interests,
                 unanswered,
-                take,
                 healthy: AtomicBool::new(false),
                 off: AtomicBool::new(wakeups == Wakeups::Polling),
             }),
@@ -211,64 +202,6 @@ impl Line {
             return None;
         };
         judge(result)
-    }
-
-    /// Tells the waiters of a slot that it changed, and begins to look on behalf of those that invite it.
-    pub(crate) fn changed(self: &Arc<Self>, slot: &SlotName) {
-        for waiter in self.interests.of(slot) {
-            waiter.waker.look(|token, ttl, budget| {
-                let half = share(budget, 2);
-                self.begin_look(&waiter, slot.clone(), token.clone(), ttl, half)
-            });
-        }
-    }
-
-    /// Sends a look, which ends in the thread of the entry that it is for. If the tracked connection is in use
-    /// or fails, the entry looks by itself: it has other connections to ask on.
-    fn begin_look(
-        self: &Arc<Self>,
-        waiter: &Waiter,
-        slot: SlotName,
-        token: LeaseToken,
-        ttl: LeaseTtl,
-        budget: Budget,
-    ) -> Option<Look> {
-        // Most changes are the holder's end.
-        let if_free = if waiter.disappointed {
-            None
-        } else {
-            self.take.if_free(&slot, &token, ttl)
-        };
-        let expects_free = if_free.is_some();
-        let command = if_free.unwrap_or_else(|| self.take.command(&slot, &token, ttl));
-        let begin = |session: &mut Session<'_>| {
-            if expects_free {
-                session.doubt_role(FRESH);
-            }
-            self.unanswered.begin(&token, session.identity.as_ref())
-        };
-        let sent = self.tracked.send_if_idle(budget, &command, begin)?.ok()?;
-        let (line, number) = (Arc::clone(self), waiter.number);
-        Some(Look::new(move || {
-            let result = sent.resume(|session| {
-                if expects_free {
-                    line.take.run_if_free(session, &slot, &token, ttl)
-                } else {
-                    line.take.run(session, &slot, &token, ttl)
-                }
-            });
-            let result = match result {
-                Err(failure) if failure.is_misdirection() => return None,
-                result => result.map_err(|failure| failure.into_store_error("look")),
-            };
-            if matches!(result, Ok(Acquired::Held { .. })) {
-                line.interests.disappoint(&slot, number);
-            }
-            match result {
-                Err(error) if error.is_unknown() => None,
-                result => Some(result),
-            }
-        }))
     }
 
     /// Wake-ups work from now on. Who waited without them looks, and so registers.
