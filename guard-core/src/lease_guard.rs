@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::GuardConfig;
-use crate::engine::Engine;
-use crate::entry;
-use crate::error::{ConfigError, GuardError};
-use crate::guard::SandboxExecutionGuard;
-use crate::key::SandboxIsolationKey;
-use crate::lease::SandboxLease;
-use crate::slot::SlotName;
-use crate::store::{Holder, LeaseStore, Released};
-use crate::wait::Wait;
+use crate::base::error::{ConfigError, GuardError};
+use crate::base::key::SandboxIsolationKey;
+use crate::base::slot::SlotName;
+use crate::caller::config::GuardConfig;
+use crate::caller::guard::SandboxExecutionGuard;
+use crate::caller::lease::SandboxLease;
+use crate::caller::wait::Wait;
+use crate::engine::entry;
+use crate::engine::shared::Engine;
+use crate::store::contract::{LeaseStore, Released};
+use crate::store::holder::Holder;
 
 /// How often a forced release looks who holds the slot.
 const FORCED_LOOKS: u32 = 3;
@@ -48,15 +49,6 @@ impl<S: LeaseStore> LeaseGuard<S> {
     pub fn slot(&self, key: &SandboxIsolationKey) -> SlotName {
         self.engine.settings.prefix.slot(key)
     }
-
-    fn check_process(&self, slot: &SlotName) -> Result<(), GuardError> {
-        if self.engine.is_inherited() {
-            return Err(GuardError::Forked {
-                slot: slot.to_string(),
-            });
-        }
-        Ok(())
-    }
 }
 
 impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
@@ -66,7 +58,7 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
 
     fn holder(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
         let slot = self.slot(key);
-        self.check_process(&slot)?;
+        self.engine.check_process(&slot)?;
         let store = &self.engine.store;
         let holder = store.holder(&slot, self.engine.budget());
         let holder = holder.map_err(|error| GuardError::store(&slot, error))?;
@@ -84,7 +76,7 @@ impl<S: LeaseStore> SandboxExecutionGuard for LeaseGuard<S> {
 
     fn force_release(&self, key: &SandboxIsolationKey) -> Result<Option<Holder>, GuardError> {
         let slot = self.slot(key);
-        self.check_process(&slot)?;
+        self.engine.check_process(&slot)?;
         let (store, budget) = (&self.engine.store, self.engine.budget());
         let failed = |error| GuardError::store(&slot, error);
         // A slot that changes hands in between is looked at again; somebody who enters after the last look

@@ -30,67 +30,43 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod backoff;
-mod callbacks;
-mod care;
-mod clock;
-mod config;
+mod base;
+mod caller;
 mod engine;
-mod entry;
-mod error;
-mod gate;
-mod guard;
-mod held;
-mod interrupt;
-mod keeper;
-mod key;
-mod lane;
-mod lease;
 mod lease_guard;
-mod noop;
-mod observer;
-mod outage;
-mod random;
-mod releases;
-mod row;
-mod shards;
-mod shield;
-mod slot;
 mod store;
-mod sync;
-mod text;
-mod token;
-mod ttl;
-mod wait;
-mod waiter;
-mod waker;
-mod wards;
-mod worker;
 
-pub use clock::{Clock, JumpListener, SystemClock};
-pub use config::{
+// For callers.
+pub use base::error::{ConfigError, GuardError};
+pub use base::key::{GLOBAL_VALUE, MAX_VALUE_BYTES, RuntimeContext, SandboxIsolationKey};
+pub use base::scope::IsolationScope;
+pub use base::token::{FencingToken, LeaseToken};
+pub use caller::config::{
     DEFAULT_MAX_HAND_OVER_TIME, DEFAULT_MAX_HAND_OVERS, DEFAULT_OPERATION_TIMEOUT,
     DEFAULT_OUTAGE_TOLERANCE, DEFAULT_RETRY_INTERVAL, GuardConfig,
 };
-pub use error::{ConfigError, GuardError, StoreError};
-pub use guard::{SandboxExecutionGuard, SandboxExecutionGuardExt};
-pub use interrupt::Interrupt;
-pub use key::{GLOBAL_VALUE, IsolationScope, MAX_VALUE_BYTES, RuntimeContext, SandboxIsolationKey};
-pub use lease::{CloseOutcome, SandboxLease};
-pub use lease_guard::LeaseGuard;
-pub use noop::NoopGuard;
-pub use observer::{CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent};
-pub use shards::Shards;
-pub use slot::{CarriedHash, DEFAULT_KEY_PREFIX, KeyPrefix, SlotMap, SlotName};
-pub use store::{
-    Acquired, Capabilities, HandedOver, Holder, LeaseStore, NodeId, Registration, Released,
-    Renewed, Watch,
+pub use caller::guard::{SandboxExecutionGuard, SandboxExecutionGuardExt};
+pub use caller::interrupt::Interrupt;
+pub use caller::lease::{CloseOutcome, SandboxLease};
+pub use caller::noop::NoopGuard;
+pub use caller::observer::{
+    CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent,
 };
-pub use text::printable;
-pub use token::{FencingToken, LeaseToken, OwnerLabel};
-pub use ttl::{Budget, LeaseTtl};
-pub use wait::Wait;
-pub use waker::Waker;
+pub use caller::wait::Wait;
+pub use store::holder::Holder;
+
+// For authors of stores.
+pub use base::clock::{Clock, JumpListener, SystemClock};
+pub use base::error::StoreError;
+pub use base::slot::{DEFAULT_KEY_PREFIX, KeyPrefix, Shards, SlotMap, SlotName};
+pub use base::text::printable;
+pub use base::time::{Budget, LeaseTtl};
+pub use base::token::OwnerLabel;
+pub use lease_guard::LeaseGuard;
+pub use store::contract::{
+    Acquired, Capabilities, HandedOver, LeaseStore, NodeId, Released, Renewed,
+};
+pub use store::watch::{Registration, Subscriber, Watch};
 
 /// The target of this library's log lines.
 pub const LOG_TARGET: &str = "sandbox_guard";

@@ -14,7 +14,7 @@ use std::time::Duration;
 use guard_core::{
     Acquired, Budget, Capabilities, GuardConfig, GuardError, HandedOver, Holder, Interrupt,
     LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Released, Renewed, SandboxExecutionGuard,
-    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, Waker, Watch,
+    SandboxIsolationKey, SandboxLease, SlotName, StoreError, Subscriber, Wait, Watch,
 };
 use guard_memory::MemoryStore;
 use shuttle::rand::Rng as _;
@@ -99,10 +99,10 @@ impl LeaseStore for SteppedStore {
         step(|| self.memory.holder(slot, budget))
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         match self.tells {
             Tells::Nobody => None,
-            Tells::Wakes => step(|| self.memory.watch(slot, waker)),
+            Tells::Wakes => step(|| self.memory.watch(slot, subscriber)),
         }
     }
 

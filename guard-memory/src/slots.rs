@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use guard_core::{
-    Clock, FencingToken, Holder, LeaseToken, LeaseTtl, Shards, SlotMap, SlotName, StoreError, Waker,
+    Clock, FencingToken, Holder, LeaseToken, LeaseTtl, Shards, SlotMap, SlotName, StoreError,
+    Subscriber,
 };
 use parking_lot::Mutex;
 
@@ -22,14 +23,14 @@ pub(crate) struct Slots {
     pub(crate) faults: Mutex<VecDeque<Fault>>,
 }
 
-/// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Wakers are called
+/// Protected by the shard's lock: who holds its slots, and who wants to hear of changes. Subscribers are called
 /// with the lock free.
 #[derive(Default)]
 pub(crate) struct Shard {
     /// The last fencing token: one counter for all slots of the shard, so that a free slot leaves nothing behind.
     fencing: u64,
     pub(crate) records: SlotMap<Record>,
-    pub(crate) watchers: SlotMap<Vec<(u64, Waker)>>,
+    pub(crate) watchers: SlotMap<Vec<(u64, Subscriber)>>,
 }
 
 /// What a slot carries.
@@ -152,8 +153,8 @@ impl Slots {
         let result = work(&mut shard);
         let watchers = shard.watchers.get(slot).cloned();
         drop(shard);
-        for (_, waker) in watchers.into_iter().flatten() {
-            waker.wake();
+        for (_, subscriber) in watchers.into_iter().flatten() {
+            subscriber.wake();
         }
         result
     }
@@ -168,9 +169,9 @@ impl Slots {
 
     pub(crate) fn wake_all(&self) {
         for shard in self.shards.iter() {
-            let wakers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
-            for (_, waker) in wakers {
-                waker.wake();
+            let subscribers: Vec<_> = shard.lock().watchers.values().flatten().cloned().collect();
+            for (_, subscriber) in subscribers {
+                subscriber.wake();
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, Clock, HandedOver, Holder, LeaseStore, LeaseToken, LeaseTtl,
-    Registration, Released, Renewed, SlotName, StoreError, SystemClock, Waker, Watch,
+    Registration, Released, Renewed, SlotName, StoreError, Subscriber, SystemClock, Watch,
 };
 
 use crate::clock::ManualClock;
@@ -267,11 +267,11 @@ impl LeaseStore for MemoryStore {
         })
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         let number = self.0.watches.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.0.shard(slot).lock();
         let watchers = shard.watchers.entry(slot.clone()).or_default();
-        watchers.push((number, waker.clone()));
+        watchers.push((number, subscriber.clone()));
         Some(Watch::new(Interest {
             store: self.clone(),
             slot: slot.clone(),

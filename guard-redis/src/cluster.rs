@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guard_core::{Budget, NodeId, Registration, SlotName, StoreError, Waker, Watch};
+use guard_core::{Budget, NodeId, Registration, SlotName, StoreError, Subscriber, Watch};
 use parking_lot::{Mutex, RwLock};
 use redis::{ConnectionAddr, RedisError, Value, cmd};
 
@@ -128,13 +128,17 @@ impl Cluster {
     }
 
     /// Registers an interest in a slot, whichever server has it; `None` where none tells.
-    pub(crate) fn watch(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        slot: &SlotName,
+        subscriber: &Subscriber,
+    ) -> Option<Watch> {
         let server = self.server(slot);
         if server.is_some_and(|server| !server.wakeups.is_on()) {
             return None;
         }
         Some(Watch::new(Watching {
-            _interest: self.line.interests.add(slot, waker),
+            _interest: self.line.interests.add(slot, subscriber),
             slot: slot.clone(),
             cluster: Arc::clone(self),
         }))

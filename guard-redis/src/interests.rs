@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use guard_core::{SlotMap, SlotName, Waker};
+use guard_core::{SlotMap, SlotName, Subscriber};
 use parking_lot::Mutex;
 
 /// The waiters of a store, by slot.
@@ -12,7 +12,7 @@ pub(crate) struct Interests {
     number: AtomicU64,
     /// The size of `by_slot`: spares operations on slots that nobody waits for its lock. Changed under it.
     slots: AtomicUsize,
-    /// Protects the waiters. Wakers are called with it free.
+    /// Protects the waiters. Subscribers are called with it free.
     by_slot: Mutex<SlotMap<Vec<Waiter>>>,
 }
 
@@ -20,17 +20,17 @@ pub(crate) struct Interests {
 #[derive(Clone)]
 pub(crate) struct Waiter {
     pub(crate) number: u64,
-    pub(crate) waker: Waker,
+    pub(crate) subscriber: Subscriber,
 }
 
 impl Interests {
     /// Registers a waiter until the answer is dropped.
-    pub(crate) fn add(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Interest {
+    pub(crate) fn add(self: &Arc<Self>, slot: &SlotName, subscriber: &Subscriber) -> Interest {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let mut by_slot = self.by_slot.lock();
         by_slot.entry(slot.clone()).or_default().push(Waiter {
             number,
-            waker: waker.clone(),
+            subscriber: subscriber.clone(),
         });
         self.slots.store(by_slot.len(), Ordering::Release);
         Interest {
@@ -52,13 +52,17 @@ impl Interests {
     /// Wakes the waiters of a slot.
     pub(crate) fn wake(&self, slot: &SlotName) {
         let waiters = self.of(slot);
-        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+        waiters
+            .into_iter()
+            .for_each(|waiter| waiter.subscriber.wake());
     }
 
     /// Wakes every waiter.
     pub(crate) fn wake_all(&self) {
         let waiters: Vec<_> = self.by_slot.lock().values().flatten().cloned().collect();
-        waiters.into_iter().for_each(|waiter| waiter.waker.wake());
+        waiters
+            .into_iter()
+            .for_each(|waiter| waiter.subscriber.wake());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guard_core::{Budget, LeaseToken, NodeId, SlotName, StoreError, Waker, Watch};
+use guard_core::{Budget, LeaseToken, NodeId, SlotName, StoreError, Subscriber, Watch};
 
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
@@ -91,11 +91,11 @@ impl Servers {
     }
 
     /// Registers an interest in a slot; `None` where the server does not tell.
-    pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    pub(crate) fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         match self {
-            Self::One(server) => server.wakeups.watch(slot, waker),
+            Self::One(server) => server.wakeups.watch(slot, subscriber),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.watch(slot, waker),
+            Self::Cluster(cluster) => cluster.watch(slot, subscriber),
         }
     }
 

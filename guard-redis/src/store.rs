@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, FencingToken, HandedOver, Holder, LeaseStore, LeaseToken,
-    LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Waker, Watch,
+    LeaseTtl, NodeId, Released, Renewed, SlotName, StoreError, Subscriber, Watch,
 };
 
 use crate::builder::Wakeups;
@@ -359,8 +359,8 @@ impl LeaseStore for RedisStore {
         inner.servers.operate(slot, "holder", budget, None, ask)
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.0.servers.watch(slot, waker)
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
+        self.0.servers.watch(slot, subscriber)
     }
 
     fn node(&self, slot: &SlotName) -> NodeId {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use guard_core::{
-    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Waker, Watch,
+    Budget, LOG_TARGET, LeaseToken, Registration, SlotName, StoreError, Subscriber, Watch,
 };
 
 use crate::builder::Wakeups;
@@ -84,10 +84,10 @@ impl WakeupLine {
     }
 
     /// Registers an interest in a slot; `None` where the server does not tell.
-    pub(crate) fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    pub(crate) fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         self.is_on().then(|| {
             Watch::new(Watching {
-                _interest: self.line.interests.add(slot, waker),
+                _interest: self.line.interests.add(slot, subscriber),
                 line: Arc::clone(&self.line),
             })
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use guard_core::{
     Acquired, Budget, Capabilities, ConfigError, HandedOver, Holder, LeaseStore, LeaseToken,
-    LeaseTtl, Released, Renewed, SlotName, StoreError, Waker, Watch,
+    LeaseTtl, Released, Renewed, SlotName, StoreError, Subscriber, Watch,
 };
 
 use crate::ghosts::Whose;
@@ -292,9 +292,9 @@ impl<D: Database> LeaseStore for SessionStore<D> {
         }))
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         let wakeups = self.0.capabilities.wakeups;
-        wakeups.then(|| self.0.waits.watch(slot, waker))
+        wakeups.then(|| self.0.waits.watch(slot, subscriber))
     }
 
     fn cut_off(&self) {

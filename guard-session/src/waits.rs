@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_core::{Budget, LOG_TARGET, Registration, SlotMap, SlotName, Waker, Watch};
+use guard_core::{Budget, LOG_TARGET, Registration, SlotMap, SlotName, Subscriber, Watch};
 use parking_lot::{Condvar, Mutex};
 
 use crate::ghosts::Whose;
@@ -39,7 +39,7 @@ pub(crate) struct Waits<D: Database> {
     links: Arc<Links<D>>,
     leases: Arc<Leases<D::Session>>,
     limit: usize,
-    /// Protects who waits for what, and where that stands. Statements are sent, wakers called and sessions
+    /// Protects who waits for what, and where that stands. Statements are sent, subscribers called and sessions
     /// closed with the lock free.
     state: Mutex<State<D::Session>>,
     /// A lock that was won is claimed or given up, or a thread has ended.
@@ -56,7 +56,7 @@ struct State<S> {
 
 /// A slot that somebody waits for.
 struct Wait<S> {
-    wakers: Vec<(u64, Waker)>,
+    subscribers: Vec<(u64, Subscriber)>,
     phase: Phase<S>,
     /// How often in a row waiting for it in the database has failed, and until when that is not tried again.
     failures: u32,
@@ -125,18 +125,18 @@ impl<D: Database> Waits<D> {
         })
     }
 
-    /// Wakes `waker` when the slot has been won, until the answer is dropped.
-    pub(crate) fn watch(self: &Arc<Self>, slot: &SlotName, waker: &Waker) -> Watch {
+    /// Wakes `subscriber` when the slot has been won, until the answer is dropped.
+    pub(crate) fn watch(self: &Arc<Self>, slot: &SlotName, subscriber: &Subscriber) -> Watch {
         let number = {
             let mut state = self.state.lock();
             let number = state.next_number();
             let wait = state.slots.entry(slot.clone()).or_insert_with(|| Wait {
-                wakers: Vec::new(),
+                subscribers: Vec::new(),
                 phase: Phase::Polled,
                 failures: 0,
                 paused: None,
             });
-            wait.wakers.push((number, waker.clone()));
+            wait.subscribers.push((number, subscriber.clone()));
             number
         };
         self.ask(slot);
@@ -231,10 +231,10 @@ impl<D: Database> Waits<D> {
             return None;
         };
         wait.phase = Phase::Won(thread, session);
-        let wakers = wait.wakers.clone();
+        let subscribers = wait.subscribers.clone();
         drop(state);
-        for (_, waker) in wakers {
-            waker.wake();
+        for (_, subscriber) in subscribers {
+            subscriber.wake();
         }
         let deadline = Instant::now() + CLAIM_WITHIN;
         let mut state = self.state.lock();
@@ -255,7 +255,7 @@ impl<D: Database> Waits<D> {
     fn leave(&self, slot: &SlotName, thread: u64, worked: bool) {
         let mut state = self.state.lock();
         state.threads -= 1;
-        let (phase, wakers) = match state.of(slot, thread) {
+        let (phase, subscribers) = match state.of(slot, thread) {
             Some(wait) => {
                 if worked {
                     wait.failures = 0;
@@ -263,15 +263,15 @@ impl<D: Database> Waits<D> {
                     wait.pause();
                 }
                 let phase = std::mem::replace(&mut wait.phase, Phase::Polled);
-                (phase, wait.wakers.clone())
+                (phase, wait.subscribers.clone())
             }
             None => (Phase::Polled, Vec::new()),
         };
         drop(state);
         drop(phase);
         self.changed.notify_all();
-        for (_, waker) in wakers {
-            waker.wake();
+        for (_, subscriber) in subscribers {
+            subscriber.wake();
         }
     }
 
@@ -368,8 +368,9 @@ impl<D: Database> Interest<D> {
         let Some(wait) = state.slots.get_mut(&self.slot) else {
             return;
         };
-        wait.wakers.retain(|(number, _)| *number != self.number);
-        if !wait.wakers.is_empty() {
+        wait.subscribers
+            .retain(|(number, _)| *number != self.number);
+        if !wait.subscribers.is_empty() {
             return;
         }
         let wait = state.slots.remove(&self.slot);

@@ -69,9 +69,9 @@ macro_rules! forward_to {
         fn watch(
             &self,
             slot: &$crate::guard_core::SlotName,
-            waker: &$crate::guard_core::Waker,
+            subscriber: &$crate::guard_core::Subscriber,
         ) -> Option<$crate::guard_core::Watch> {
-            self.$store.watch(slot, waker)
+            self.$store.watch(slot, subscriber)
         }
     };
     (@node $store:ident) => {

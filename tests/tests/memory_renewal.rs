@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use guard_conformance::{PATIENCE, Waiting, forward_to};
 use guard_core::{
     Budget, CloseOutcome, GuardConfig, LeaseGuard, LeaseStore, LeaseToken, LeaseTtl, Registration,
-    Renewed, SandboxExecutionGuard, SandboxIsolationKey, SlotName, StoreError, Waker, Watch,
+    Renewed, SandboxExecutionGuard, SandboxIsolationKey, SlotName, StoreError, Subscriber, Watch,
 };
 use guard_memory::{ManualClock, MemorySandboxExecutionGuard, MemoryStore};
 
@@ -44,7 +44,7 @@ impl LeaseStore for Recording {
         answer
     }
 
-    fn watch(&self, _: &SlotName, _: &Waker) -> Option<Watch> {
+    fn watch(&self, _: &SlotName, _: &Subscriber) -> Option<Watch> {
         self.watches.fetch_add(1, Ordering::SeqCst);
         Some(Watch::new(Silent(Arc::clone(&self.watches))))
     }

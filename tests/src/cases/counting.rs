@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use guard_core::{
     Acquired, Budget, GuardConfig, HandedOver, Holder, LeaseGuard, LeaseStore, LeaseToken,
-    LeaseTtl, Released, SlotName, StoreError, Waker, Watch,
+    LeaseTtl, Released, SlotName, StoreError, Subscriber, Watch,
 };
 
 use crate::fixture::{Fixture, Guard, PATIENCE};
@@ -60,9 +60,9 @@ impl LeaseStore for Counting {
         self.store.holder(slot, budget)
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         self.counts.ask();
-        self.store.watch(slot, waker)
+        self.store.watch(slot, subscriber)
     }
 
     fn release(

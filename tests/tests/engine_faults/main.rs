@@ -17,7 +17,7 @@ use std::time::Duration;
 use guard_core::{
     Acquired, Budget, Capabilities, GuardConfig, HandedOver, Holder, IsolationScope, LeaseGuard,
     LeaseStore, LeaseToken, LeaseTtl, NodeId, Released, Renewed, SandboxIsolationKey, SlotName,
-    StoreError, Waker, Watch,
+    StoreError, Subscriber, Watch,
 };
 use guard_memory::MemoryStore;
 
@@ -45,7 +45,7 @@ struct Hooked {
     /// Whether each slot is on a node of its own.
     nodes: bool,
     /// Who asked to hear of changes.
-    wakers: Mutex<Vec<Waker>>,
+    subscribers: Mutex<Vec<Subscriber>>,
 }
 
 impl Hooked {
@@ -56,14 +56,14 @@ impl Hooked {
             memory: MemoryStore::new(),
             hook: Box::new(hook),
             nodes: false,
-            wakers: Mutex::default(),
+            subscribers: Mutex::default(),
         }
     }
 
     /// Wakes whoever asked to hear of changes, although there was none.
     fn wake(&self) {
-        let wakers = self.wakers.lock().unwrap().clone();
-        wakers.iter().for_each(Waker::wake);
+        let subscribers = self.subscribers.lock().unwrap().clone();
+        subscribers.iter().for_each(Subscriber::wake);
     }
 
     fn guard(self, config: &GuardConfig) -> Arc<LeaseGuard<Self>> {
@@ -127,10 +127,10 @@ impl LeaseStore for Hooked {
         self.memory.holder(slot, budget)
     }
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
         (self.hook)(Step::Watch, slot).ok()?;
-        self.wakers.lock().unwrap().push(waker.clone());
-        self.memory.watch(slot, waker)
+        self.subscribers.lock().unwrap().push(subscriber.clone());
+        self.memory.watch(slot, subscriber)
     }
 
     fn node(&self, slot: &SlotName) -> NodeId {

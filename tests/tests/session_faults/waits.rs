@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::{PATIENCE, Waiting, eventually, forward_to};
 use guard_core::{
-    GuardError, LeaseGuard, LeaseStore, Registration, SandboxExecutionGuard, SlotName, Waker, Watch,
+    GuardError, LeaseGuard, LeaseStore, Registration, SandboxExecutionGuard, SlotName, Subscriber,
+    Watch,
 };
 use guard_session::SessionStore;
 use parking_lot::Mutex;
@@ -86,8 +87,10 @@ impl Registration for Kept {}
 impl LeaseStore for Watching {
     forward_to!(store: acquire, renew, release, hand_over, holder, capabilities);
 
-    fn watch(&self, slot: &SlotName, waker: &Waker) -> Option<Watch> {
-        self.watches.lock().push(self.store.watch(slot, waker)?);
+    fn watch(&self, slot: &SlotName, subscriber: &Subscriber) -> Option<Watch> {
+        self.watches
+            .lock()
+            .push(self.store.watch(slot, subscriber)?);
         Some(Watch::new(Kept))
     }
 }
