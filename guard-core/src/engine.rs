@@ -6,6 +6,7 @@ pub(crate) mod entry;
 pub(crate) mod gate;
 pub(crate) mod keeper;
 pub(crate) mod lease;
+pub(crate) mod looks;
 pub(crate) mod node_keeper;
 pub(crate) mod outage;
 pub(crate) mod schedule;

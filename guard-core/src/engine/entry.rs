@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::{GuardError, StoreError};
 use crate::base::slot::SlotName;
-use crate::base::time::{Budget, after};
+use crate::base::time::Budget;
 use crate::base::token::LeaseToken;
 use crate::caller::interrupt::Observation;
 use crate::caller::lease::SandboxLease;
 use crate::caller::observer::{EnterEvent, OutageEvent, WaitEvent};
 use crate::caller::wait::{Wait, earlier, pause_until};
-use crate::engine::backoff::{Backoff, jittered};
+use crate::engine::backoff::Backoff;
 use crate::engine::gate::Place;
 use crate::engine::lease::HeldLease;
+use crate::engine::looks::{self, InVain, LOOK_SPACING};
 use crate::engine::node_keeper::Doubt;
 use crate::engine::schedule::TendedLease as _;
 use crate::engine::shared::Engine;
@@ -21,16 +22,6 @@ use crate::engine::turns::Turn;
 use crate::engine::waiter::{Grant, Verdict, Waiter};
 use crate::store::contract::{Acquired, LeaseStore, NodeId};
 use crate::store::watch::{Subscriber, Watch};
-
-/// How often at least a watched slot is looked at: the net under wake-ups that did not come.
-const WATCHED_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest time between two looks that a wake-up caused and that found the slot held. Also how long
-/// an entry that expects to be handed the slot waits before it looks.
-const LOOK_SPACING: Duration = Duration::from_millis(20);
-/// Two looks that tell a holder's expiry this much apart saw the same lease, without a renewal in between.
-const SAME_EXPIRY: Duration = Duration::from_millis(5);
-/// Added to the holder's remaining TTL, so that the look comes after the expiry and not just before it.
-const PAST_EXPIRY: Duration = Duration::from_millis(1);
 
 /// Enters `slot`.
 pub(crate) fn enter<S: LeaseStore>(
@@ -192,10 +183,10 @@ impl<S: LeaseStore> Entry<'_, S> {
             }
             attempts.budget = None;
             attempts.woken = self.waiter.pause(pause_until(pause, self.deadline));
-            // A holder may change its slot often: this bounds what looks in vain cost the store.
-            let longest = self.engine.settings.retry_interval.max(LOOK_SPACING);
             if attempts.woken
-                && let Some(spaced) = attempts.in_vain.next_look(longest)
+                && let Some(spaced) = attempts
+                    .in_vain
+                    .next_look(self.engine.settings.retry_interval)
             {
                 self.waiter.rest(earlier(spaced, self.deadline));
             }
@@ -279,13 +270,8 @@ impl<S: LeaseStore> Entry<'_, S> {
             }
         }
         let watched = attempts.watch.as_ref().is_some_and(Watch::is_healthy);
-        let interval = if watched {
-            engine.settings.retry_interval.max(WATCHED_INTERVAL)
-        } else {
-            engine.settings.retry_interval
-        };
-        let expiry = remaining.map_or(Duration::MAX, |time| time.saturating_add(PAST_EXPIRY));
-        Next::Pause(jittered(interval).min(expiry))
+        let interval = engine.settings.retry_interval;
+        Next::Pause(looks::pause(interval, watched, remaining))
     }
 
     fn watch(&self) -> Option<Watch> {
@@ -405,42 +391,5 @@ impl<S: LeaseStore> Entry<'_, S> {
     fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| deadline <= Instant::now())
-    }
-}
-
-/// Looks that a wake-up caused and that found the slot held.
-#[derive(Default)]
-struct InVain {
-    last: Option<Instant>,
-    /// When the holder's lease ends, as the last look told it.
-    expiry: Option<Instant>,
-    /// How many of them in a row found the slot as it was before: nobody has changed it.
-    unchanged: u32,
-}
-
-impl InVain {
-    /// Notes a look that found the slot held for `remaining`.
-    fn found_held(&mut self, woken: bool, remaining: Option<Duration>) {
-        let now = Instant::now();
-        let expiry = remaining.and_then(|remaining| now.checked_add(remaining));
-        let apart = match (self.expiry, expiry) {
-            (Some(before), Some(expiry)) => expiry.saturating_duration_since(before),
-            (None, None) => Duration::ZERO,
-            _ => Duration::MAX,
-        };
-        self.unchanged = if woken && apart < SAME_EXPIRY {
-            self.unchanged.saturating_add(1)
-        } else {
-            0
-        };
-        self.expiry = expiry;
-        self.last = woken.then_some(now);
-    }
-
-    /// The earliest time of a look that the next wake-up causes: later and later, up to `longest`, while
-    /// wake-ups come without a change.
-    fn next_look(&self, longest: Duration) -> Option<Instant> {
-        let spacing = LOOK_SPACING.saturating_mul(1 << self.unchanged.saturating_sub(1).min(10));
-        self.last.map(|last| after(last, spacing.min(longest)))
     }
 }
