@@ -51,7 +51,7 @@ pub trait Registration: Send {
     }
 }
 
-/// A registration made by [`LeaseStore::watch`]; dropping it ends it.
+/// A registration made by [`LeaseStore::watch`](crate::LeaseStore::watch); dropping it ends it.
 pub struct Watch(Box<dyn Registration>);
 
 impl Watch {
