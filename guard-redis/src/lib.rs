@@ -9,48 +9,21 @@
 #![cfg_attr(feature = "cluster", doc = include_str!("../docs/cluster.md"))]
 #![doc = include_str!("../docs/failover.md")]
 
-#[cfg(any(feature = "sentinel", feature = "cluster"))]
-mod address;
-mod answer;
 mod builder;
-#[cfg(feature = "cluster")]
-mod cluster;
-mod dial;
-mod endpoint;
-mod error;
-mod failure;
-mod fence;
-mod interests;
-mod into_address;
-mod links;
-mod listener;
-mod live;
-mod renewal;
-mod replicas;
-mod route;
-mod script;
-#[cfg(feature = "sentinel")]
-mod sentinel;
-mod servers;
-mod session;
-mod socket;
-mod sockets;
-mod source;
+mod connection;
+mod protocol;
 mod store;
-mod subscription;
-mod take;
-#[cfg(feature = "tls-rustls")]
-mod tls;
-mod tracked;
-mod turns;
-mod unanswered;
+mod topology;
 mod wakeups;
-mod wire;
-mod worker;
 
-pub use builder::{
-    DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard, Wakeups,
+pub use builder::into_address::IntoAddress;
+pub use builder::redis_guard::{
+    DEFAULT_GHOST_WINDOW, DEFAULT_POOL_SIZE, RedisGuardBuilder, RedisSandboxExecutionGuard,
 };
+pub use connection::manager::{RedisConnection, RedisConnectionManager};
+pub use store::redis_store::RedisStore;
+pub use wakeups::server_wakeups::Wakeups;
+
 /// The rest of the contract, for those who write a store or a guard of their own.
 pub use guard_core;
 pub use guard_core::{
@@ -59,7 +32,6 @@ pub use guard_core::{
     NoopGuard, OutageEvent, RuntimeContext, SandboxExecutionGuard, SandboxExecutionGuardExt,
     SandboxIsolationKey, SandboxLease, SlotName, StoreError, Wait, WaitEvent,
 };
-pub use into_address::IntoAddress;
-pub use store::RedisStore;
-/// The client library and the pool of [`RedisSandboxExecutionGuard::from_pool`], in the versions that it takes.
+/// The client library of [`IntoAddress`] and the pool of [`RedisSandboxExecutionGuard::from_pool`], in the versions that
+/// they take.
 pub use {r2d2, redis};

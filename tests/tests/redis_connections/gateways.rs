@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,31 +14,48 @@ use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
 use crate::{connections_so_far, key};
 
 /// What is answered to commands that begin with these words, instead of what the server would say.
-type Answers = Arc<Mutex<HashMap<&'static str, &'static str>>>;
+#[derive(Default)]
+struct Answers {
+    by_words: HashMap<&'static str, &'static str>,
+    given: usize,
+}
+
+impl Answers {
+    fn of(&mut self, command: &str) -> Option<&'static str> {
+        let mut answers = self.by_words.iter();
+        let (_, answer) = answers.find(|(words, _)| command.starts_with(**words))?;
+        self.given += 1;
+        Some(answer)
+    }
+}
 
 /// A gateway in front of a server, which answers some commands by itself.
 struct Gateway {
     port: u16,
-    answers: Answers,
+    answers: Arc<Mutex<Answers>>,
 }
 
 impl Gateway {
     fn to(upstream: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answers = Answers::default();
+        let answers = Arc::<Mutex<Answers>>::default();
         let own = Arc::clone(&answers);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = TcpStream::connect((Ipv4Addr::LOCALHOST, upstream)).unwrap();
-                let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let passed_on = Arc::<Replies>::default();
+                let replies = Arc::clone(&passed_on);
                 thread::spawn(move || {
-                    let _ = std::io::copy(&mut from, &mut to);
+                    pass_on(&from, &to, &replies);
+                    replies.passed(usize::MAX / 2);
+                    let _ = to.flush();
                     let _ = to.shutdown(Shutdown::Both);
                 });
                 let answers = Arc::clone(&own);
                 thread::spawn(move || {
-                    serve(&client, &server, &answers);
+                    serve(&client, &server, &answers, &passed_on);
                     let _ = server.shutdown(Shutdown::Both);
                 });
             }
@@ -51,17 +68,80 @@ impl Gateway {
     }
 
     fn answer(&self, command: &'static str, answer: &'static str) {
-        self.answers.lock().unwrap().insert(command, answer);
+        let mut answers = self.answers.lock().unwrap();
+        answers.by_words.insert(command, answer);
+    }
+
+    /// Waits until it has given so many answers of its own.
+    fn wait_for_answers(&self, count: usize) {
+        let start = Instant::now();
+        while self.answers.lock().unwrap().given < count {
+            assert!(start.elapsed() < PATIENCE, "nobody asks");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn answer_nothing_more(&self) {
-        self.answers.lock().unwrap().clear();
+        *self.answers.lock().unwrap() = Answers::default();
+    }
+}
+
+/// How many of the server's replies were passed on: the gateway's own come in their turn.
+#[derive(Default)]
+struct Replies {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Replies {
+    fn passed(&self, more: usize) {
+        *self.count.lock().unwrap() += more;
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, count: usize) {
+        let passed = self.count.lock().unwrap();
+        let waits = |passed: &mut usize| *passed < count;
+        drop(self.changed.wait_while(passed, waits).unwrap());
+    }
+}
+
+/// Passes replies of the server on.
+fn pass_on(server: &TcpStream, mut client: &TcpStream, replies: &Replies) -> Option<()> {
+    let mut reader = BufReader::new(server);
+    loop {
+        let mut bytes = Vec::new();
+        reply(&mut reader, &mut bytes)?;
+        client.write_all(&bytes).ok()?;
+        replies.passed(1);
+    }
+}
+
+/// Reads one reply.
+fn reply(reader: &mut impl BufRead, bytes: &mut Vec<u8>) -> Option<()> {
+    let start = bytes.len();
+    let number = line(reader, bytes);
+    let kind = bytes.get(start)?;
+    match (kind, number) {
+        (b'*', Some(count)) => (0..count).try_for_each(|_| reply(reader, bytes)),
+        (b'$', Some(length)) => {
+            let start = bytes.len();
+            bytes.resize(start + length + 2, 0);
+            reader.read_exact(&mut bytes[start..]).ok()
+        }
+        _ => Some(()),
     }
 }
 
 /// Reads commands, and answers them or passes them on.
-fn serve(mut client: &TcpStream, mut server: &TcpStream, answers: &Answers) -> Option<()> {
+fn serve(
+    mut client: &TcpStream,
+    mut server: &TcpStream,
+    answers: &Mutex<Answers>,
+    replies: &Replies,
+) -> Option<()> {
     let mut reader = BufReader::new(client);
+    let mut sent = 0;
     loop {
         let (mut bytes, mut words) = (Vec::new(), Vec::new());
         let count = line(&mut reader, &mut bytes)?;
@@ -73,13 +153,16 @@ fn serve(mut client: &TcpStream, mut server: &TcpStream, answers: &Answers) -> O
             words.push(String::from_utf8_lossy(&bytes[start..start + length]).to_uppercase());
         }
         let command = words.join(" ");
-        let answer = answers.lock().unwrap();
-        let answer = answer
-            .iter()
-            .find(|(words, _)| command.starts_with(**words));
-        match answer.map(|(_, answer)| *answer) {
-            Some(answer) => client.write_all(format!("-{answer}\r\n").as_bytes()).ok()?,
-            None => server.write_all(&bytes).ok()?,
+        let answer = answers.lock().unwrap().of(&command);
+        match answer {
+            Some(answer) => {
+                replies.wait_for(sent);
+                client.write_all(format!("-{answer}\r\n").as_bytes()).ok()?;
+            }
+            None => {
+                sent += 1;
+                server.write_all(&bytes).ok()?;
+            }
         }
     }
 }
@@ -151,6 +234,7 @@ fn an_unknown_refusal_of_the_moment_is_waited_out() {
             let guard = guard.clone();
             Waiting::start(move || guard.try_enter_for(&key("a"), PATIENCE))
         };
+        gateway.wait_for_answers(2);
         gateway.answer_nothing_more();
         assert!(waiting.result().is_ok(), "{words}");
     }

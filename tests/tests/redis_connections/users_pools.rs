@@ -1,30 +1,58 @@
-//! What a guard does to a pool that is its user's.
+//! A pool that is its user's.
+
+use std::time::{Duration, Instant};
 
 use guard_conformance::redis_server::RedisServer;
-use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
-use redis::Client;
+use guard_redis::r2d2::{ManageConnection, Pool};
+use guard_redis::{RedisConnectionManager, RedisSandboxExecutionGuard, SandboxExecutionGuard};
 
-use crate::key;
+use crate::{SLACK, key};
+
+const OPERATION_TIMEOUT: Duration = Duration::from_millis(500);
+
+fn manager(server: &RedisServer) -> RedisConnectionManager {
+    RedisSandboxExecutionGuard::builder(server.url())
+        .operation_timeout(OPERATION_TIMEOUT)
+        .connection_manager()
+        .unwrap()
+}
 
 #[test]
-fn a_connection_that_was_replaced_speaks_as_the_client_does() {
+fn guards_with_prefixes_of_their_own_share_a_pool() {
     let server = RedisServer::start();
-    let client = Client::open(format!("{}?protocol=resp3", server.url())).unwrap();
-    let pool = r2d2::Pool::builder()
-        .max_size(1)
-        .test_on_check_out(false)
-        .build(client.clone())
-        .unwrap();
-    let guard = RedisSandboxExecutionGuard::from_pool(client, pool.clone())
-        .build()
-        .unwrap();
-    drop(guard.try_enter(&key("a")).unwrap());
+    let pool = Pool::builder().max_size(2).build(manager(&server)).unwrap();
+    let guards = ["one", "two"].map(|prefix| {
+        RedisSandboxExecutionGuard::from_pool(pool.clone())
+            .key_prefix(prefix)
+            .build()
+            .unwrap()
+    });
+    let leases = guards
+        .each_ref()
+        .map(|guard| guard.try_enter(&key("a")).unwrap());
+    assert!(leases.iter().all(|lease| lease.is_held()));
     server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
-    drop(guard.try_enter(&key("a")).unwrap());
-    let mut connection = pool.get().unwrap();
-    let info: String = redis::cmd("CLIENT")
-        .arg("INFO")
-        .query(&mut *connection)
-        .unwrap();
-    assert!(info.contains(" resp=3"), "{info}");
+    for guard in &guards {
+        drop(guard.try_enter(&key("b")).unwrap());
+    }
+    assert_eq!(pool.state().connections, 2);
+}
+
+#[test]
+fn a_manager_opens_and_checks_within_the_operation_timeout() {
+    let server = RedisServer::start();
+    let manager = manager(&server);
+    let mut connection = manager.connect().unwrap();
+    manager.is_valid(&mut connection).unwrap();
+    assert!(!manager.has_broken(&mut connection));
+    server.stop_process();
+    let begun = Instant::now();
+    let error = manager
+        .is_valid(&mut connection)
+        .expect_err("it is stopped");
+    assert!(error.is_transient(), "{error}");
+    let error = manager.connect().expect_err("it is stopped");
+    assert!(error.is_transient(), "{error}");
+    let longest: Duration = 2 * OPERATION_TIMEOUT + SLACK;
+    assert!(begun.elapsed() < longest, "{:?}", begun.elapsed());
 }

@@ -133,10 +133,10 @@ fn a_server_that_is_full_may_have_room_later() {
 #[test]
 fn what_a_cluster_a_sentinel_or_a_pool_cannot_have_is_refused_as_a_setting() {
     let none: [&str; 0] = [];
-    let client = redis::Client::open("redis://127.0.0.1").unwrap();
+    let manager = || builder("redis://127.0.0.1").connection_manager().unwrap();
     let pool = r2d2::Pool::builder().min_idle(Some(0));
-    let pool = pool.build_unchecked(client.clone());
-    let pooled = || RedisSandboxExecutionGuard::from_pool(client.clone(), pool.clone());
+    let pool = pool.build_unchecked(manager());
+    let pooled = || RedisSandboxExecutionGuard::from_pool(pool.clone());
     for (builder, setting) in [
         (RedisSandboxExecutionGuard::cluster(none), "nodes"),
         (RedisSandboxExecutionGuard::sentinel(none, "m"), "sentinels"),
@@ -145,12 +145,28 @@ fn what_a_cluster_a_sentinel_or_a_pool_cannot_have_is_refused_as_a_setting() {
         (builder("cluster nonsense"), "address"),
         (pooled().credentials("default", "secret"), "credentials"),
         (pooled().database(1), "database"),
+        (
+            pooled().tls_ca_certificate("anything"),
+            "tls_ca_certificate",
+        ),
     ] {
         let error = refused_by(builder, setting);
         assert!(
             matches!(error, ConfigError::InvalidSetting { .. }),
             "{setting}: {error:?}"
         );
+    }
+}
+
+#[test]
+fn a_pool_of_the_users_is_for_one_server() {
+    for address in [
+        "cluster redis://127.0.0.1",
+        "sentinel leases redis://127.0.0.1",
+        "nonsense",
+    ] {
+        let error = builder(address).connection_manager().expect_err(address);
+        assert!(error.to_string().contains("address"), "{error}");
     }
 }
 

@@ -12,13 +12,9 @@ use guard_redis::{ConfigError, RedisSandboxExecutionGuard, SandboxExecutionGuard
 use crate::{SLACK, builder, connections, enter, guard, key};
 
 fn given_pool(server: &RedisServer, size: u32) -> RedisSandboxExecutionGuard {
-    let client = redis::Client::open(server.url()).unwrap();
-    let pool = r2d2::Pool::builder()
-        .max_size(size)
-        .test_on_check_out(false)
-        .build(client.clone())
-        .unwrap();
-    RedisSandboxExecutionGuard::from_pool(client, pool)
+    let manager = builder(server).connection_manager().unwrap();
+    let pool = r2d2::Pool::builder().max_size(size).build(manager).unwrap();
+    RedisSandboxExecutionGuard::from_pool(pool)
         .retry_interval(Duration::from_millis(5))
         .build()
         .unwrap()

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod answers;
 mod counters;
 mod finality;
 mod renewals;

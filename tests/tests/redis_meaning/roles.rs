@@ -106,9 +106,9 @@ fn a_builder_says_what_to_use_instead_of_a_replica_a_sentinel_or_a_node_of_a_clu
     let [server, master] = servers("yes");
     demote(&server, &master);
     assert_refused(builder(&server.url()).build(), ["replica", "`sentinel`"]);
-    let client = redis::Client::open(server.url()).unwrap();
-    let pool = r2d2::Pool::builder().build(client.clone()).unwrap();
-    let given = guard_redis::RedisSandboxExecutionGuard::from_pool(client, pool);
+    let manager = builder(&server.url()).connection_manager().unwrap();
+    let pool = r2d2::Pool::builder().build(manager).unwrap();
+    let given = guard_redis::RedisSandboxExecutionGuard::from_pool(pool);
     assert_refused(given.build(), ["replica", "`sentinel`"]);
     let sentinels = Sentinels::start();
     for sentinel in sentinels.sentinels() {

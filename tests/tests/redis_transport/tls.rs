@@ -233,21 +233,12 @@ fn a_stopped_server_costs_the_operation_timeout_and_a_restart_costs_nothing() {
 #[test]
 fn a_pool_brings_its_own_certificates_also_for_wakeups() {
     let scene = Scene::new();
-    let client = scene.certificates.client(&scene.url("localhost"));
-    let pool = || {
-        r2d2::Pool::builder()
-            .min_idle(Some(0))
-            .test_on_check_out(false)
-            .build_unchecked(client.clone())
-    };
-    let from_pool = || RedisSandboxExecutionGuard::from_pool(client.clone(), pool());
-    let error = from_pool()
-        .tls_ca_certificate(scene.certificates.pem("ca.pem"))
+    let manager = scene.builder().connection_manager().unwrap();
+    let pool = r2d2::Pool::builder().max_size(2).build(manager).unwrap();
+    let guard = RedisSandboxExecutionGuard::from_pool(pool)
+        .retry_interval(PATIENCE)
         .build()
-        .expect_err("the pool has its own");
-    assert!(error.to_string().contains("tls_ca_certificate"), "{error}");
-
-    let guard = from_pool().retry_interval(PATIENCE).build().unwrap();
+        .unwrap();
     let slot = guard.slot(&key("a"));
     scene.server.cli(&["SET", slot.as_str(), "foreign"]);
     let waiting = {

@@ -1,0 +1,4 @@
+//! The masters of a cluster.
+
+mod map;
+pub(crate) mod masters;
