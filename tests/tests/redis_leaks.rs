@@ -7,7 +7,7 @@ use std::env;
 use std::fs;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use guard_conformance::measure::alone;
 use guard_conformance::redis_server::RedisServer;
@@ -172,4 +172,33 @@ fn a_guard_has_four_threads_at_most_and_takes_them_along() {
         eventually("its threads end", || guard_threads().is_empty());
     }
     eventually("its connections are closed", || counts(&server)[0] <= files);
+}
+
+/// The release that close could not do is under way for longer than the grace.
+#[test]
+fn no_thread_outlives_a_guard_whose_server_has_stopped() {
+    const OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
+    let _alone = alone();
+    let server = RedisServer::start();
+    let guard = builder(&server)
+        .lease_ttl(Duration::from_secs(60))
+        .operation_timeout(OPERATION_TIMEOUT)
+        .shutdown_grace(Duration::from_millis(200))
+        .build()
+        .unwrap();
+    let lease = guard.try_enter(&key("a")).unwrap();
+    let short = Duration::from_millis(50);
+    assert!(guard.try_enter_for(&key("a"), short).is_err());
+    server.stop_process();
+    drop(lease);
+    // The keeper's own attempt begins.
+    thread::sleep(Duration::from_millis(500));
+    drop(guard);
+    let dropped = Instant::now();
+    eventually("its threads end", || guard_threads().is_empty());
+    assert!(
+        dropped.elapsed() < OPERATION_TIMEOUT / 2,
+        "{:?}",
+        dropped.elapsed()
+    );
 }

@@ -250,3 +250,27 @@ fn a_pool_brings_its_own_certificates_also_for_wakeups() {
     assert!(waiting.result().unwrap().is_held());
     assert!(freed.elapsed() < PATIENCE / 2, "woken by the server");
 }
+
+#[test]
+fn an_insecure_address_trusts_whoever_answers_and_no_other_does() {
+    let scene = Scene::new();
+    let url = format!("{}#insecure", scene.url("127.0.0.1"));
+    let insecure = RedisSandboxExecutionGuard::builder(url);
+    let guard = introduced(insecure, &scene.certificates).build().unwrap();
+    drop(guard.try_enter(&key("a")).unwrap());
+    let strict = introduced(scene.trusting("127.0.0.1"), &scene.certificates);
+    assert_refused(strict, "another host name");
+}
+
+#[test]
+fn an_address_that_carries_certificates_is_refused_with_the_settings_to_use() {
+    let scene = Scene::new();
+    let client = scene.certificates.client(&scene.url("localhost"));
+    let error = RedisSandboxExecutionGuard::builder(client.get_connection_info().clone())
+        .build()
+        .expect_err("they cannot be read");
+    let said = error.to_string();
+    assert!(said.contains("tls_ca_certificate"), "{said}");
+    assert!(said.contains("tls_client_certificate"), "{said}");
+    assert!(!said.contains(PASSWORD), "{said}");
+}
