@@ -45,8 +45,8 @@ fn an_interrupt_during_a_look_without_an_answer_ends_the_wait_with_the_look() {
             matches!(outcome, Err(GuardError::Interrupted { .. })),
             "{outcome:?}"
         );
-        // A look has half of an operation's time; a further attempt would take a whole one.
+        // The look takes the time of one operation at most; a further attempt would take as long again.
         let took = end.saturating_duration_since(fault);
-        assert!(took < TIMEOUT, "{took:?}");
+        assert!(took < TIMEOUT + TIMEOUT / 2, "{took:?}");
     });
 }
