@@ -9,16 +9,13 @@ use mysql_async::{Conn, Opts, OptsBuilder};
 
 use crate::error::classify;
 use crate::line::Line;
-use crate::session::MySqlSession;
+use crate::session::{IDLE_TIMEOUT, MySqlSession};
 
 /// The thread that moves bytes.
 pub(crate) const THREAD_NAME: &str = "guard-mysql";
 
-/// Neither end waits longer than half a minute for the other: so soon the client's system asks a silent server, …
+/// Neither end waits longer than half a minute for the other: so soon the client's system asks a silent server.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// … and so long the server bears with a session that asks for nothing. A held one is asked every few seconds.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// The longest answer; ours are short.
 const MAX_PACKET: usize = 1 << 20;
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use guard_core::{Budget, SlotName, StoreError};
 use guard_session::{Failure, LOCK_SLICE, LockHolder, Session, SessionId, comment, within};
 
-use crate::database::IDLE_TIMEOUT;
 use crate::error::{NO_SUCH_THREAD, NOT_THE_OWNER, is, is_farewell, shared, unfit};
 use crate::line::{Answer, Line};
 use crate::name::{literal, lock_name};
+
+/// So long the server bears with a session that asks for nothing. A held one is asked every few seconds.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a statement answers instead of a lock's state when its session is not its user's alone, …
 const SHARED: &str = "-1";

@@ -1,44 +1,25 @@
 //! Opening sessions.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use guard_core::StoreError;
-use guard_session::{Dial, Opener, Place, SessionId, Target};
-use parking_lot::Mutex;
+use guard_session::{Dial, Opener, Place, Target};
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, NoTls};
 
 use crate::error::classify;
 use crate::line::Line;
-use crate::session::PostgresSession;
+use crate::session::{Backends, PostgresSession};
+use crate::timeouts::{
+    CONNECT_TIMEOUT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, USER_TIMEOUT,
+};
 
 /// The thread that moves bytes.
 pub(crate) const THREAD_NAME: &str = "guard-postgres";
 
 /// Where a server listens unless its address says otherwise.
 const DEFAULT_PORT: u16 = 5432;
-
-/// How long a network may take to connect; no server has begun anything before.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Both ends notice within half a minute that the other is gone: after this time without a word they ask, …
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// … so often …
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// … until so many questions went unanswered.
-const KEEPALIVE_RETRIES: u32 = 3;
-/// How long sent data may go unacknowledged.
-const USER_TIMEOUT: Duration = Duration::from_secs(25);
-
-/// How long the server bears with a session that asks for nothing; a held one is asked every few seconds. Whatever
-/// stands in between may answer for a client that is gone.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
-
-/// The identities of the open sessions.
-pub(crate) type Backends = Arc<Mutex<HashSet<SessionId>>>;
 
 /// A PostgreSQL database: how its sessions are opened.
 pub struct Postgres {
@@ -144,32 +125,4 @@ fn without_places(config: &Config) -> Config {
         .keepalives_retries(KEEPALIVE_RETRIES)
         .tcp_user_timeout(USER_TIMEOUT);
     bare
-}
-
-/// What every session sets at the server, where the server knows the setting: it notices a client that is dead or
-/// says nothing, and ends no statement because it takes long.
-pub(crate) fn settings(lock_timeout: Duration) -> String {
-    let settings = [
-        ("tcp_keepalives_idle", KEEPALIVE_IDLE.as_secs().into()),
-        (
-            "tcp_keepalives_interval",
-            KEEPALIVE_INTERVAL.as_secs().into(),
-        ),
-        ("tcp_keepalives_count", u128::from(KEEPALIVE_RETRIES)),
-        ("tcp_user_timeout", USER_TIMEOUT.as_millis()),
-        (
-            "client_connection_check_interval",
-            KEEPALIVE_IDLE.as_millis(),
-        ),
-        ("idle_session_timeout", IDLE_TIMEOUT.as_millis()),
-        ("statement_timeout", 0),
-        ("transaction_timeout", 0),
-        ("lock_timeout", lock_timeout.as_millis()),
-    ];
-    let values = settings.map(|(name, value)| format!("('{name}', '{value}')"));
-    format!(
-        "SELECT set_config(name, value, false) FROM (VALUES {}) AS wanted (name, value) \
-         WHERE name IN (SELECT name FROM pg_settings)",
-        values.join(", ")
-    )
 }

@@ -7,6 +7,7 @@ mod line;
 mod number;
 mod owner;
 mod session;
+mod timeouts;
 
 pub use builder::{PostgresGuardBuilder, PostgresSandboxExecutionGuard, PostgresStore};
 pub use database::Postgres;

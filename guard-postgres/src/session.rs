@@ -1,5 +1,7 @@
 //! One session, and its statements.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -7,13 +9,14 @@ use guard_core::{Budget, SlotName, StoreError};
 use guard_session::{
     Failure, LOCK_SLICE, LockHolder, Process, Session, SessionId, comment, within,
 };
+use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
-use crate::database::{Backends, settings};
 use crate::error::{is, shared, unfit};
 use crate::line::Line;
 use crate::number::lock_number;
 use crate::owner;
+use crate::timeouts::settings;
 
 /// When a backend was started, in microseconds: with its process id it names the session for good.
 const STARTED: &str = "(extract(epoch FROM backend_start) * 1000000)::bigint";
@@ -41,6 +44,9 @@ const PREPARED: &str = "a prepared transaction";
 /// What statements answer instead of a value.
 const IS_SHARED: &str = "shared";
 const IS_UNFIT: &str = "unfit";
+
+/// The identities of the open sessions.
+pub(crate) type Backends = Arc<Mutex<HashSet<SessionId>>>;
 
 /// One session with PostgreSQL: a connection and its backend.
 pub struct PostgresSession {
