@@ -7,7 +7,7 @@
 mod clients;
 mod faults;
 // The example that users copy from.
-#[path = "../../../examples/fenced_storage/storage.rs"]
+#[path = "../../../../examples/fenced_storage/storage.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod storage;
 mod storage_server;

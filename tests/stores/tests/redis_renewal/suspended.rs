@@ -1,7 +1,7 @@
 //! A holder whose process is stopped beyond its TTL and goes on.
 
 // The example that users copy from.
-#[path = "../../../examples/fenced_storage/storage.rs"]
+#[path = "../../../../examples/fenced_storage/storage.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod storage;
 
