@@ -7,9 +7,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use guard_conformance::logged::{listen, warnings};
 use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use log::LevelFilter::Warn;
 
 use crate::{connections_so_far, key};
 
@@ -187,8 +189,14 @@ const OPTIONAL: [(&str, &str); 6] = [
 
 #[test]
 fn what_can_be_done_without_is_done_without_whatever_the_words() {
+    listen(Warn);
+    let no_wakeups = || {
+        let warnings = warnings().into_iter();
+        warnings.filter(|line| line.contains("no wake-ups")).count()
+    };
     let server = RedisServer::start();
     for (command, words) in OPTIONAL {
+        let warned = no_wakeups();
         let gateway = Gateway::to(server.port());
         gateway.answer(command, words);
         let guard = RedisSandboxExecutionGuard::builder(gateway.url())
@@ -207,6 +215,9 @@ fn what_can_be_done_without_is_done_without_whatever_the_words() {
         thread::sleep(Duration::from_secs(2));
         // One of them is `redis-cli`.
         assert!(connections_so_far(&server) <= connections + 2, "{command}");
+        let refuses_wakeups = command.starts_with("CLIENT") || command == "SUBSCRIBE";
+        let warnings = no_wakeups() - warned;
+        assert_eq!(warnings, usize::from(refuses_wakeups), "{command}");
     }
 }
 
