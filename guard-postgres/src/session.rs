@@ -32,9 +32,9 @@ const ENDING: Duration = Duration::from_millis(1);
 /// one later, is not its user's alone.
 const MARK: &str = "sandbox_guard.mark";
 
-/// Whether the server is no primary that takes writes. What a standby, or a server that was made read-only because
-/// another took its place, gives out as a lock excludes nobody.
-const UNFIT: &str = "(pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')";
+/// Whether the server takes no writes. What a standby, or a server that was made read-only because another took its
+/// place, gives out as a lock excludes nobody. In recovery every transaction is read-only.
+const UNFIT: &str = "(current_setting('transaction_read_only') = 'on')";
 
 const PROBING: &str = "probing";
 

@@ -29,10 +29,6 @@ pub(crate) fn settings(lock_timeout: Duration) -> String {
         ),
         ("tcp_keepalives_count", u128::from(KEEPALIVE_RETRIES)),
         ("tcp_user_timeout", USER_TIMEOUT.as_millis()),
-        (
-            "client_connection_check_interval",
-            KEEPALIVE_IDLE.as_millis(),
-        ),
         ("idle_session_timeout", IDLE_TIMEOUT.as_millis()),
         ("statement_timeout", 0),
         ("transaction_timeout", 0),

@@ -175,6 +175,27 @@ impl Database for Postgres {
     }
 }
 
+impl PostgresServer {
+    /// A standby that follows this server.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let directory = directory_of_server_user();
+        let mut copy = as_server_user(&tool("pg_basebackup"));
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+        copy.args(["--dbname", &self.url(), "--pgdata"]);
+        copy.arg(directory.path().join("data"));
+        if let Err(error) = output(&mut copy, INSTALL) {
+            panic!("pg_basebackup: {error}");
+        }
+        let arguments = Vec::new();
+        Daemon::launch(Postgres { arguments }, directory)
+    }
+}
+
 /// A `psql` on the server, pooler or proxy at `url` that prints bare values.
 #[must_use]
 pub fn psql(url: &str) -> Command {

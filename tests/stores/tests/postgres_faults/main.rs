@@ -11,5 +11,6 @@ mod poolers;
 mod refusals;
 mod sharing;
 mod stalls;
+mod standby;
 
 database_faults!(guard_conformance::postgres_server::Postgres);
