@@ -230,7 +230,12 @@ impl Session for MySqlSession {
         }))
     }
 
-    fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure> {
+    fn end(
+        &mut self,
+        other: &SessionId,
+        holding: Option<&SlotName>,
+        budget: Budget,
+    ) -> Result<bool, Failure> {
         const ENDING_IT: &str = "ending a session";
         let (number, account) = match other.as_str().split_once(' ') {
             Some((number, account)) => (number, Some(literal(account))),
@@ -256,7 +261,12 @@ impl Session for MySqlSession {
                          WHERE ID = {number} AND CONCAT(USER, '@', HOST) = {account}"
                     )
                 });
-                (number.to_string(), look)
+                let target = match holding.map(|slot| literal(&lock_name(slot))) {
+                    // `KILL` takes an expression, but no query. There is no connection 0.
+                    Some(lock) => format!("IF(IS_USED_LOCK({lock}) <=> {number}, {number}, 0)"),
+                    None => number.to_string(),
+                };
+                (target, look)
             }
         };
         let mut found = false;

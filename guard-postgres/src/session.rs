@@ -174,6 +174,11 @@ impl Session for PostgresSession {
         let lock = format!("pg_advisory_lock({}) IS NOT NULL", lock_number(slot));
         match self.take("waiting for a lock", &lock, budget) {
             Err(Failure::Answer(error)) if is(&error, &SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
+            // A session hears of its server's settings between two statements only.
+            Ok(true) => match self.probe(budget) {
+                Ok(()) => Ok(true),
+                Err(failure) => Err(Failure::Ended(failure.into_bare_error())),
+            },
             answer => answer,
         }
     }
@@ -212,15 +217,12 @@ impl Session for PostgresSession {
 
     fn holder(&mut self, slot: &SlotName, budget: Budget) -> Result<Option<LockHolder>, Failure> {
         const ASKING: &str = "asking for the holder";
-        let number = lock_number(slot).cast_unsigned();
-        let (high, low) = (number >> 32, number & u64::from(u32::MAX));
         let statement = format!(
             "{} SELECT {UNFIT}, locktype, pid, {STARTED}, application_name, client_addr \
              FROM (SELECT 1) AS this LEFT JOIN (pg_locks LEFT JOIN pg_stat_activity USING (pid)) ON \
-             locktype = 'advisory' AND classid = {high} AND objid = {low} AND objsubid = 1 AND granted \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-             LIMIT 1",
-            comment(self.mark())
+             {} LIMIT 1",
+            comment(self.mark()),
+            is_lock(slot)
         );
         let row = within(ASKING, budget, self.line.ask(ASKING, &statement))?;
         let field = |index| row.as_ref().and_then(|row| row.get(index));
@@ -250,7 +252,12 @@ impl Session for PostgresSession {
         }))
     }
 
-    fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure> {
+    fn end(
+        &mut self,
+        other: &SessionId,
+        holding: Option<&SlotName>,
+        budget: Budget,
+    ) -> Result<bool, Failure> {
         const ENDING_IT: &str = "ending a session";
         let Some((backend, started)) = parts(other) else {
             return Err(Failure::Answer(StoreError::permanent(
@@ -260,10 +267,19 @@ impl Session for PostgresSession {
         // What runs there, or ran there last, is ours, or an operator wants it whosever it is.
         let ours = other.mark().map_or_else(|| "true".to_owned(), is_marked);
         let started = started.map_or_else(|| "IS NULL".to_owned(), |micros| format!("= {micros}"));
+        let holds = holding.map_or_else(
+            || "true".to_owned(),
+            |slot| {
+                format!(
+                    "EXISTS (SELECT FROM pg_locks AS held WHERE held.pid = {backend} AND {})",
+                    is_lock(slot)
+                )
+            },
+        );
         // Its locks are free before it leaves the list.
         let statement = format!(
             "SELECT CASE WHEN {ours} THEN pg_terminate_backend(pid) ELSE false END \
-             FROM pg_stat_activity WHERE pid = {backend} AND {STARTED} {started}"
+             FROM pg_stat_activity WHERE pid = {backend} AND {STARTED} {started} AND {holds}"
         );
         let mut found = false;
         loop {
@@ -297,6 +313,16 @@ impl Drop for PostgresSession {
 /// The condition that a statement is of the session with this mark.
 fn is_marked(mark: &str) -> String {
     format!("starts_with(query, '{}')", comment(mark))
+}
+
+/// The condition that a row of `pg_locks` is the slot's lock, and that somebody has it.
+fn is_lock(slot: &SlotName) -> String {
+    let number = lock_number(slot).cast_unsigned();
+    let (high, low) = (number >> 32, number & u64::from(u32::MAX));
+    format!(
+        "locktype = 'advisory' AND classid = {high} AND objid = {low} AND objsubid = 1 AND granted \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
 }
 
 /// A session's backend, and when it was started, if that was told.

@@ -139,7 +139,7 @@ impl Ghosts {
         let mut found = false;
         let mut refused: Option<StoreError> = None;
         for left in self.left(whose) {
-            match session.end(&left, budget) {
+            match session.end(&left, None, budget) {
                 Ok(ended) => found |= ended,
                 Err(Failure::Answer(error)) => {
                     refused.get_or_insert(error);

@@ -178,7 +178,7 @@ impl<D: Database> Inner<D> {
         budget: Budget,
     ) -> Result<Released, StoreError> {
         let work = |session: &mut D::Session| match session.holder(slot, budget)? {
-            Some(holder) if holder.session == *id => session.end(id, budget),
+            Some(holder) if holder.session == *id => session.end(id, Some(slot), budget),
             _ => Ok(false),
         };
         let (ended, link) = self.links.operate(budget, None, work)?;

@@ -99,13 +99,19 @@ pub trait Session: Send + 'static {
 
     /// Ends another session and waits until what it held is free. Answers whether there was one. One with a
     /// [mark](SessionId::mark) is ended only where the mark proves in the same step that nobody else uses it; one
-    /// without is ended because an operator wants it.
+    /// without is ended because an operator wants it. With `holding` it is ended only if it holds that slot's lock in
+    /// the same step.
     ///
     /// # Errors
     ///
     /// See [`Failure`]. A session that cannot be told to be ours alone is left alone, which is a transient
     /// [`Failure::Answer`]; one that the account has no right to end is a permanent one that names the right.
-    fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure>;
+    fn end(
+        &mut self,
+        other: &SessionId,
+        holding: Option<&SlotName>,
+        budget: Budget,
+    ) -> Result<bool, Failure>;
 }
 
 /// Names a session to the server that it belongs to; what it says is up to the database. Equal names are equal

@@ -29,11 +29,18 @@ struct Shared {
     /// How far every client's session is from the one that it began with.
     shift: AtomicUsize,
     /// Protects the sessions with the server. A statement is under way with the lock held: one at a time.
-    sessions: Mutex<Vec<TcpStream>>,
+    sessions: Mutex<Vec<Session>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    stream: TcpStream,
+    clients: usize,
 }
 
 impl Multiplexer {
-    /// Starts a proxy to the server on port `server` that shares its first `size` sessions.
+    /// Starts a proxy to the server on port `server` with `size` sessions at most. A client gets one that nobody uses,
+    /// a new one, or the last of them.
     ///
     /// # Panics
     ///
@@ -74,7 +81,7 @@ impl Drop for Multiplexer {
     fn drop(&mut self) {
         for session in self.shared.sessions.lock().expect("no panic").drain(..) {
             // One that has ended already is as good.
-            let _ = session.shutdown(Shutdown::Both);
+            let _ = session.stream.shutdown(Shutdown::Both);
         }
         // The acceptor finds out that there is nobody any more.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
@@ -98,13 +105,30 @@ impl Shared {
         }
         let own = {
             let mut sessions = self.sessions.lock().expect("no panic");
-            if sessions.len() < self.size {
-                sessions.push(session);
-            }
-            sessions.len() - 1
+            let idle = sessions.iter().position(|session| session.clients == 0);
+            let own = idle.unwrap_or_else(|| {
+                if sessions.len() < self.size {
+                    sessions.push(Session {
+                        stream: session,
+                        clients: 0,
+                    });
+                }
+                sessions.len() - 1
+            });
+            sessions[own].clients += 1;
+            own
         };
+        let ended = self.pass_statements(&mut client, own);
+        if let Some(session) = self.sessions.lock().expect("no panic").get_mut(own) {
+            session.clients -= 1;
+        }
+        ended
+    }
+
+    /// Until the client leaves.
+    fn pass_statements(&self, client: &mut TcpStream, own: usize) -> io::Result<()> {
         loop {
-            let statement = packet(&mut client)?;
+            let statement = packet(client)?;
             if statement[HEADER] == QUIT {
                 return Ok(());
             }
@@ -112,8 +136,8 @@ impl Shared {
             let count = sessions.len().max(1);
             let index = (own + self.shift.load(Ordering::SeqCst)) % count;
             let session = sessions.get_mut(index).ok_or(io::ErrorKind::NotConnected)?;
-            session.write_all(&statement)?;
-            answer(session, &mut client)?;
+            session.stream.write_all(&statement)?;
+            answer(&mut session.stream, client)?;
         }
     }
 }

@@ -236,7 +236,7 @@ impl Session for FakeSession {
         }))
     }
 
-    fn end(&mut self, other: &SessionId, _: Budget) -> Result<bool, Failure> {
+    fn end(&mut self, other: &SessionId, _: Option<&SlotName>, _: Budget) -> Result<bool, Failure> {
         let other = other.as_str().parse().unwrap();
         self.call(move |state, _| state.end(other))
     }

@@ -39,6 +39,7 @@ macro_rules! database_faults {
             }
             primaries {
                 a_server_that_takes_no_writes_gives_no_lease_and_keeps_none,
+                a_wait_is_granted_nothing_on_a_server_that_became_read_only_meanwhile,
             }
             renewals {
                 a_long_way_costs_no_lease,
@@ -66,6 +67,7 @@ macro_rules! database_faults {
             sharing {
                 a_lock_of_another_client_keeps_us_out_until_it_is_freed,
                 our_lease_keeps_another_client_out_until_it_is_closed,
+                a_session_that_frees_its_slot_while_it_is_forced_off_keeps_its_next_lease,
             }
             stalls {
                 a_stopped_server_holds_nobody_beyond_the_operation_timeout,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
-use guard_conformance::{PATIENCE, eventually};
+use guard_conformance::database::{Client, Database};
+use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_core::{GuardError, SandboxExecutionGuard};
 
-use super::{builder, enter, key};
+use super::{blocked, builder, enter, key, slot};
 
 #[track_caller]
 fn assert_unfit<T: std::fmt::Debug>(outcome: Result<T, GuardError>) {
@@ -48,4 +48,21 @@ pub fn a_server_that_takes_no_writes_gives_no_lease_and_keeps_none<D: Database>(
         });
     }
     drop(guard.try_enter_for(&key("a"), PATIENCE).unwrap());
+}
+
+/// The lock comes while the server is no primary any more.
+pub fn a_wait_is_granted_nothing_on_a_server_that_became_read_only_meanwhile<D: Database>() {
+    let server = Daemon::<D>::start();
+    let guard = builder::<D>(&server.url()).outage_tolerance(Duration::ZERO);
+    let guard = guard.build().unwrap();
+    let mut other = Client::start(&server);
+    assert!(other.lock(&slot(&key("a"))));
+    let waiting = Waiting::start(move || guard.try_enter(&key("a")).map(drop));
+    eventually("it waits at the server", || blocked(&server) == 1);
+    D::read_only(&server, true);
+    assert!(other.unlock(&slot(&key("a"))));
+    assert_unfit(waiting.result());
+    eventually("nobody has the lock", || {
+        server.holder(&slot(&key("a"))).is_none()
+    });
 }

@@ -1,11 +1,15 @@
 //! Programs that use the same locks share the slots.
 
+use std::thread;
+use std::time::Duration;
+
 use guard_conformance::daemon::Daemon;
 use guard_conformance::database::{Client, Database};
+use guard_conformance::proxy::Proxy;
 use guard_conformance::{Waiting, advisory_rows, eventually};
 use guard_core::{CloseOutcome, SandboxExecutionGuard, SandboxIsolationKey, SlotName};
 
-use super::{blocked, enter, guard, key, slot};
+use super::{blocked, builder, enter, guard, key, slot};
 
 /// A slot with the prefix that other programs use.
 fn shared() -> (SandboxIsolationKey, SlotName) {
@@ -46,4 +50,36 @@ pub fn our_lease_keeps_another_client_out_until_it_is_closed<D: Database>() {
     assert_eq!(client.answer(), "1");
     assert!(guard.try_enter_now(&key).unwrap().is_none());
     assert_eq!(blocked(&server), 0);
+}
+
+/// Whenever it frees the slot: before the holder is asked for, before its end is asked for, or after.
+pub fn a_session_that_frees_its_slot_while_it_is_forced_off_keeps_its_next_lease<D: Database>() {
+    const DELAY: Duration = Duration::from_millis(60);
+    let server = Daemon::<D>::start();
+    let proxy = Proxy::to(server.port());
+    let far = builder::<D>(&D::url(proxy.port())).operation_timeout(Duration::from_secs(20));
+    let far = far.build().unwrap();
+    let (mut kept, mut ended) = (0, 0);
+    for round in 0..24 {
+        let mut other = Client::start(&server);
+        assert!(other.lock(&slot(&key("a"))));
+        proxy.delay(DELAY);
+        let forcing = {
+            let far = far.clone();
+            thread::spawn(move || far.force_release(&key("a")))
+        };
+        thread::sleep(DELAY * round / 2);
+        other.send(&D::unlock(&slot(&key("a"))));
+        if other.answer() == "1" {
+            assert!(other.lock(&slot(&key("b"))));
+            forcing.join().unwrap().unwrap();
+            assert!(other.unlock(&slot(&key("b"))), "round {round}");
+            kept += 1;
+        } else {
+            assert!(forcing.join().unwrap().unwrap().is_some());
+            ended += 1;
+        }
+        proxy.heal();
+    }
+    assert!(kept > 0 && ended > 0, "{kept} kept, {ended} ended");
 }

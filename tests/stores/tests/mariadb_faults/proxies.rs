@@ -31,7 +31,7 @@ fn a_proxy_that_gives_two_connections_one_session_is_refused_at_building() {
 #[test]
 fn a_session_that_carries_a_lock_already_lets_nobody_work_unguarded() {
     let server = MariaDbServer::start();
-    let proxy = Multiplexer::start(server.port(), 1);
+    let proxy = Multiplexer::start(server.port(), 2);
     // Another program's lock is left behind in a session that belongs to nobody.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();

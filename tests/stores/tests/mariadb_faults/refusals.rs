@@ -2,15 +2,14 @@
 
 use std::error::Error as _;
 use std::process::Command;
-use std::time::Duration;
 
+use guard_conformance::PATIENCE;
 use guard_conformance::database::{Client, Database as _};
 use guard_conformance::mariadb_server::{MariaDb, MariaDbServer};
-use guard_conformance::{PATIENCE, Waiting, eventually};
-use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
+use guard_core::{ConfigError, SandboxExecutionGuard};
 use guard_mysql::MySqlSandboxExecutionGuard;
 
-use crate::database_faults::{OWNER, blocked, builder, enter, guard, key, slot};
+use crate::database_faults::{OWNER, builder, enter, guard, key, slot};
 
 #[test]
 fn what_is_wrong_with_an_address_is_said() {
@@ -75,24 +74,6 @@ fn a_replica_is_refused_as_transient() {
     assert!(error.source().unwrap().to_string().contains("read-only"));
     server.sql("SET GLOBAL read_only = OFF");
     drop(enter(&guard(&server), &key("a")));
-}
-
-/// The lock comes while the server is no primary any more.
-#[test]
-fn a_wait_is_granted_nothing_on_a_server_that_became_read_only_meanwhile() {
-    let server = MariaDbServer::start();
-    let guard = builder::<MariaDb>(&server.url()).outage_tolerance(Duration::ZERO);
-    let guard = guard.build().unwrap();
-    let mut other = Client::start(&server);
-    assert!(other.lock(&slot(&key("a"))));
-    let waiting = Waiting::start(move || guard.try_enter(&key("a")).map(drop));
-    eventually("it waits at the server", || blocked(&server) == 1);
-    server.sql("SET GLOBAL read_only = ON");
-    assert!(other.unlock(&slot(&key("a"))));
-    assert!(matches!(waiting.result(), Err(GuardError::Store { .. })));
-    eventually("nobody has the lock", || {
-        server.holder(&slot(&key("a"))).is_none()
-    });
 }
 
 /// The numbers of connections begin anew with the server, and on a socket there is no port to tell them apart.

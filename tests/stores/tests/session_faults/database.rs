@@ -231,7 +231,12 @@ impl Session for FakeSession {
         Ok(None)
     }
 
-    fn end(&mut self, other: &SessionId, budget: Budget) -> Result<bool, Failure> {
+    fn end(
+        &mut self,
+        other: &SessionId,
+        _: Option<&SlotName>,
+        budget: Budget,
+    ) -> Result<bool, Failure> {
         let other = other.as_str().parse().unwrap();
         self.call(Call::End, budget, |server, _| {
             server.with(|state| state.end(other))
