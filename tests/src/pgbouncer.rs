@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::daemon::{Daemon, Program};
+use crate::daemon::{Daemon, Program, output};
 use crate::database::Database as _;
-use crate::postgres_server::{Postgres, PostgresServer, as_server_user, directory_of_server_user};
+use crate::postgres_server::{
+    Postgres, PostgresServer, as_server_user, directory_of_server_user, psql,
+};
 
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
@@ -31,8 +33,9 @@ impl Program for Pooler {
              postgres = host=127.0.0.1 port={server} user=postgres dbname=postgres\n\
              [pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
-             auth_type = any\nlogfile = {}\n{settings}\n",
+             auth_type = any\nadmin_users = {}\nlogfile = {}\n{settings}\n",
             pooler.port(),
+            Postgres::ADMINISTRATOR,
             pooler.path("log").display()
         );
         let file = pooler.path("pgbouncer.ini");
@@ -70,6 +73,17 @@ impl PgBouncer {
             settings: format!("pool_mode = {mode}\n{setting}"),
         };
         Self::launch(pooler, directory_of_server_user())
+    }
+
+    /// Goes on in another mode, with the connections that are there, too: from the end of their next statement on.
+    ///
+    /// # Panics
+    ///
+    /// When the pooler refuses.
+    pub fn set_mode(&self, mode: &str) {
+        let console = Postgres::address(Postgres::ADMINISTRATOR, self.port(), "/pgbouncer");
+        let set = format!("SET pool_mode = '{mode}'");
+        output(psql(&console).args(["-c", &set]), Postgres::INSTALL).expect("an administrator");
     }
 
     /// The URL of the server behind the pooler.

@@ -6,9 +6,9 @@ use std::thread;
 use guard_conformance::database::Client;
 use guard_conformance::pgbouncer::PgBouncer;
 use guard_conformance::postgres_server::{Postgres, PostgresServer, psql};
-use guard_core::{ConfigError, SandboxExecutionGuard};
+use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
 
-use crate::database_faults::{builder, enter, guard, key};
+use crate::database_faults::{builder, enter, guard, key, slot};
 
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
 
@@ -98,6 +98,24 @@ fn no_builder_gets_past_a_busy_pooler_and_no_strangers_statement_is_cut_off() {
         }
     });
     assert_eq!(server.sql(LOCKS), "0");
+}
+
+/// The pooler is set to share backends while a lease is held, and gives the lease's to somebody else.
+#[test]
+fn a_lease_whose_backend_is_another_one_is_lost() {
+    let server = PostgresServer::start();
+    let pooler = PgBouncer::start(&server, "session");
+    let guard = builder::<Postgres>(&pooler.url()).build().unwrap();
+    let lease = enter(&guard, &key("a"));
+    pooler.set_mode("transaction");
+    assert!(lease.renew().is_ok());
+    let backend = server.holder(&slot(&key("a")));
+    let mut stranger = Client::<Postgres>::of(psql(&pooler.url()));
+    stranger.send("BEGIN");
+    assert_eq!(Some(stranger.ask("SELECT pg_backend_pid()")), backend);
+    assert!(matches!(lease.renew(), Err(GuardError::NotHeld { .. })));
+    assert!(!lease.is_held());
+    assert_eq!(stranger.ask("SELECT 1"), "1");
 }
 
 #[test]
