@@ -29,12 +29,20 @@ const AUTHENTICATING: &str = "authenticating";
 /// Opens a connection, authenticates, selects the database, and learns by what the server knows it. Only the
 /// resolution of a host's name is not bounded: the operating system offers no way.
 pub(crate) fn dial(server: &Arc<Endpoint>, budget: Budget) -> Result<OpenConnection, StoreError> {
-    let addresses = addresses(server.addr())?;
+    in_turn(&addresses(server.addr())?, budget, |address, part| {
+        introduce(server, open(server, address, part)?, part)
+    })
+}
+
+/// Tries the addresses in order, each with its share of the time, until one can be used or refuses for good.
+fn in_turn<A, T>(
+    addresses: &[A],
+    budget: Budget,
+    attempt: impl Fn(&A, Budget) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let mut failure = StoreError::transient("the host's name has no addresses");
     for (index, address) in addresses.iter().enumerate() {
-        let part = share(budget, addresses.len() - index);
-        let opened = open(server, address, part);
-        match opened.and_then(|wire| introduce(server, wire, part)) {
+        match attempt(address, share(budget, addresses.len() - index)) {
             Err(error) if error.is_transient() => failure = error,
             result => return result,
         }
@@ -191,4 +199,36 @@ pub(crate) fn shake_hands<T>(
 pub(crate) fn share(budget: Budget, shares: usize) -> Budget {
     let shares = u32::try_from(shares).unwrap_or(u32::MAX).max(1);
     Budget::new(budget.remaining() / shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(3);
+
+    #[test]
+    fn a_silent_address_leaves_time_for_the_next_ones() {
+        let answered = in_turn(&[1, 2, 3], Budget::new(TIME), |address, part| {
+            if *address == 3 {
+                return Ok(part.remaining());
+            }
+            thread::sleep(part.remaining());
+            Err(StoreError::transient("silent"))
+        });
+        // A third of the time, less what a noisy machine takes.
+        assert!(answered.unwrap() > TIME / 6);
+    }
+
+    #[test]
+    fn an_address_that_refuses_for_good_is_the_last() {
+        let answered: Result<(), _> = in_turn(&[1, 2], Budget::new(TIME), |address, _| {
+            assert_eq!(*address, 1);
+            Err(StoreError::permanent("a wrong password"))
+        });
+        assert!(!answered.unwrap_err().is_transient());
+    }
 }
