@@ -4,7 +4,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use guard_benches::crowd::{contended as sections_of, together};
 use guard_benches::floor;
 use guard_benches::guards::{self, section};
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 
 /// Sections of all threads together in one iteration.
 const SECTIONS: usize = 512;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use criterion::{Criterion, SamplingMode};
 use guard_benches::handover::{Handover, idle_ping};
 use guard_benches::samples::Turn;
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 
 pub(crate) fn handover(criterion: &mut Criterion, server: &RedisServer) {
     let mut group = criterion.benchmark_group("handover");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use criterion::Criterion;
 use guard_benches::other_process;
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 
 fn main() {
     if other_process::was_the_holder() {

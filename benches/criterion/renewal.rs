@@ -2,8 +2,8 @@
 
 use criterion::Criterion;
 use guard_benches::guards::{self, key, section};
-use guard_conformance::redis_server::RedisServer;
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::redis_server::RedisServer;
 
 pub(crate) fn renewal(criterion: &mut Criterion, server: &RedisServer) {
     let renewed = guards::redis(server).auto_renew(true).build().unwrap();

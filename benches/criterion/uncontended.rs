@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use guard_benches::guards::{self, key, section};
 use guard_benches::{floor, peers};
-use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::certificates::Certificates;
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 pub(crate) fn uncontended(criterion: &mut Criterion, server: &RedisServer) {
     let redis = guards::redis(server).build().unwrap();

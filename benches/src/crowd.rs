@@ -4,12 +4,12 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{GuardError, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::guards::{self, section};
 use crate::samples::{Turn, nanos};
-use guard_conformance::monitor::Monitor;
+use guard_store_tests::monitor::Monitor;
 
 /// Runs `threads` threads, each of which makes its work with `make` and then does it `times` times; answers how
 /// long the work of all took.

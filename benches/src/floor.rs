@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 use parking_lot::Mutex;
 use redis::{Connection, Script};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
 use guard_memory::MemorySandboxExecutionGuard;
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 /// The TTL of everything that is measured, peers included; nothing here lasts that long.
 pub const TTL: Duration = Duration::from_secs(30);

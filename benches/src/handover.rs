@@ -7,9 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use guard_conformance::PATIENCE;
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{SandboxExecutionGuard, SandboxIsolationKey, SandboxLease};
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::redis_server::RedisServer;
 use rand::Rng;
 use redis::Connection;
 use rustix::time::{ClockId, clock_gettime};

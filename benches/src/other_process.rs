@@ -4,8 +4,8 @@ use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::guards::TTL;
 use crate::handover::{Guarded, Side};

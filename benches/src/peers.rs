@@ -1,6 +1,6 @@
 //! What crates.io has for the same job: a section of each, on the same server, with the same TTL.
 
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::guards::TTL;
 

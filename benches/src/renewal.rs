@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{SandboxExecutionGuard, SandboxLease};
+use guard_store_tests::redis_server::RedisServer;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::guards;
-use guard_conformance::monitor::Monitor;
+use guard_store_tests::monitor::Monitor;
 
 /// A third of the TTL and more: every lease is renewed at least once.
 const WATCHED: Duration = Duration::from_secs(12);

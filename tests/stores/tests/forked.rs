@@ -11,15 +11,15 @@ use std::{fs, panic, process, thread};
 
 use fork::Fork;
 use guard_conformance::PATIENCE;
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
-use guard_conformance::mariadb_server::MariaDb;
-use guard_conformance::postgres_server::Postgres;
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{
     CloseOutcome, GuardError, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey,
 };
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::Database;
+use guard_store_tests::mariadb_server::MariaDb;
+use guard_store_tests::postgres_server::Postgres;
+use guard_store_tests::redis_server::RedisServer;
 
 type Guard = Arc<dyn SandboxExecutionGuard>;
 

@@ -4,8 +4,8 @@
 
 use std::process::ExitCode;
 
-use guard_conformance::database::DatabaseBackend;
-use guard_conformance::mariadb_server::MariaDb;
+use guard_store_tests::database::DatabaseBackend;
+use guard_store_tests::mariadb_server::MariaDb;
 
 fn main() -> ExitCode {
     let lease_holder = env!("CARGO_BIN_EXE_lease_holder");

@@ -5,7 +5,7 @@
 #[path = "database_timings/mod.rs"]
 mod database_timings;
 
-use guard_conformance::mariadb_server::MariaDbServer;
+use guard_store_tests::mariadb_server::MariaDbServer;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use tokio::runtime::Builder;

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guard_conformance::random::Random;
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_memory::{
     CloseOutcome, Fault, GuardError, IsolationScope, MemorySandboxExecutionGuard, MemoryStore,
     SandboxExecutionGuard, SandboxIsolationKey, SandboxLease,
 };
+use guard_store_tests::random::Random;
 
 fn key() -> SandboxIsolationKey {
     SandboxIsolationKey::new(IsolationScope::Agent, "a").unwrap()

@@ -4,8 +4,8 @@
 
 use std::process::ExitCode;
 
-use guard_conformance::database::DatabaseBackend;
-use guard_conformance::postgres_server::Postgres;
+use guard_store_tests::database::DatabaseBackend;
+use guard_store_tests::postgres_server::Postgres;
 
 fn main() -> ExitCode {
     let lease_holder = env!("CARGO_BIN_EXE_lease_holder");

@@ -5,7 +5,7 @@
 #[path = "database_timings/mod.rs"]
 mod database_timings;
 
-use guard_conformance::postgres_server::PostgresServer;
+use guard_store_tests::postgres_server::PostgresServer;
 use postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// A connection of its own, on the calling thread.

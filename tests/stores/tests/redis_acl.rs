@@ -6,8 +6,8 @@ mod redis_backend;
 
 use std::process::ExitCode;
 
-use guard_conformance::acl;
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::acl;
+use guard_store_tests::redis_server::RedisServer;
 use redis_backend::Redis;
 
 /// What the cases' key prefixes begin with, and those of the vectors.

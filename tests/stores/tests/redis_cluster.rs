@@ -6,7 +6,7 @@ mod redis_backend;
 
 use std::process::ExitCode;
 
-use guard_conformance::redis_topologies::Cluster;
+use guard_store_tests::redis_topologies::Cluster;
 use redis_backend::Redis;
 
 fn main() -> ExitCode {

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{
     IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxIsolationKey,
     SandboxLease,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

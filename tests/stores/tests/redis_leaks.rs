@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::measure::alone;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{eventually, together};
 use guard_core::GuardObserver;
 use guard_redis::{
     IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 const THREADS: usize = 4;
 /// The slots that all threads want, so that they wait for each other.

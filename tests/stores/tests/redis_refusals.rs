@@ -5,14 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::logged::{listen, warnings};
 use guard_conformance::measure::alone;
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{Waiting, eventually};
 use guard_redis::{
     IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, Wakeups,
 };
+use guard_store_tests::logged::{listen, warnings};
+use guard_store_tests::redis_server::{RedisServer, Setup};
 use log::LevelFilter::Warn;
 
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -5,14 +5,15 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use guard_conformance::random::Random;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::{PATIENCE, Waiting, eventually, replicas};
+use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_core::{Budget, HandedOver, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel, Renewed};
 use guard_redis::{
     CloseOutcome, GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
+use guard_store_tests::random::Random;
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::replicas;
 use redis::Commands;
 
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);

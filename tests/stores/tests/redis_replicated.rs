@@ -6,7 +6,7 @@ mod redis_backend;
 
 use std::process::ExitCode;
 
-use guard_conformance::replicas;
+use guard_store_tests::replicas;
 use redis_backend::Redis;
 
 fn main() -> ExitCode {

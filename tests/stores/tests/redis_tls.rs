@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use std::sync::Arc;
 
-use guard_conformance::redis_server::{RedisServer, Setup};
+use guard_store_tests::redis_server::{RedisServer, Setup};
 use redis_backend::Redis;
 
 fn main() -> ExitCode {

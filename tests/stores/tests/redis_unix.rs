@@ -6,7 +6,7 @@ mod redis_backend;
 
 use std::process::ExitCode;
 
-use guard_conformance::redis_server::{RedisServer, Setup};
+use guard_store_tests::redis_server::{RedisServer, Setup};
 use redis_backend::Redis;
 
 fn main() -> ExitCode {

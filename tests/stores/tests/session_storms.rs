@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::random::Random;
 use guard_conformance::{PATIENCE, eventually, together};
 use guard_core::{
     Budget, GuardConfig, GuardError, Interrupt, IsolationScope, LeaseGuard, SandboxExecutionGuard,
@@ -18,6 +17,7 @@ use guard_core::{
 use guard_session::{
     Database, Failure, LockHolder, Session, SessionId, SessionSettings, SessionStore,
 };
+use guard_store_tests::random::Random;
 
 const SLOTS: usize = 3;
 

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxIsolationKey,
 };
+use guard_store_tests::redis_server::RedisServer;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Longer than the pause between two signals, so that most reads are interrupted.

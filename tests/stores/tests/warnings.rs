@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use guard_conformance::eventually;
-use guard_conformance::logged::{listen, warnings};
 use guard_conformance::measure::alone;
 use guard_memory::{
     CloseOutcome, IsolationScope, ManualClock, MemorySandboxExecutionGuard, MemoryStore,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
+use guard_store_tests::logged::{listen, warnings};
 use log::LevelFilter::Warn;
 
 fn warnings_of(slot: &str) -> Vec<String> {

@@ -10,7 +10,7 @@ use guard_benches::handover::{Handover, idle_ping};
 use guard_benches::peers;
 use guard_benches::renewal;
 use guard_benches::samples::{Samples, Turn, each, nanos, take_turns};
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::progress::Stage;
 use crate::table::{Row, Unit};

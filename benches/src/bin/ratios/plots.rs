@@ -8,9 +8,9 @@ use guard_benches::floor;
 use guard_benches::guards;
 use guard_benches::handover::Handover;
 use guard_benches::samples::{Samples, Turn, nanos, take_turns};
-use guard_conformance::monitor::Monitor;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::monitor::Monitor;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::chart::{Axis, Chart, Failure, Line, SeriesLabelPosition};
 use crate::measure;

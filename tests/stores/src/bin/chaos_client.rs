@@ -6,7 +6,7 @@
 //!
 //! For that many milliseconds that many threads enter random slots, write to the storage with their fencing
 //! tokens while they hold them, and close. The history goes to a file, in the form of
-//! [`guard_conformance::history`].
+//! [`guard_store_tests::history`].
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,14 +17,14 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::chaos::{OPERATION_TIMEOUT, OUTAGE_TOLERANCE, SLOTS, TTL};
-use guard_conformance::history::{nanos, now};
-use guard_conformance::random::Random;
 use guard_conformance::together;
 use guard_core::{
     GuardError, IsolationScope, LeaseTtl, SandboxExecutionGuard, SandboxIsolationKey, SandboxLease,
 };
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::chaos::{OPERATION_TIMEOUT, OUTAGE_TOLERANCE, SLOTS, TTL};
+use guard_store_tests::history::{nanos, now};
+use guard_store_tests::random::Random;
 
 /// How often a holder looks at its lease.
 const STEP: Duration = Duration::from_millis(10);

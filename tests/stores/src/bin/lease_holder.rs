@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::redis_topologies::builder;
 use guard_core::{GuardConfig, IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
 use guard_mysql::MySqlSandboxExecutionGuard;
 use guard_postgres::PostgresSandboxExecutionGuard;
+use guard_store_tests::redis_topologies::builder;
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();

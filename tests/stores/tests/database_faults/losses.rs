@@ -3,11 +3,11 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
 use guard_conformance::proxy::{Direction, Proxy};
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{CloseOutcome, GuardError, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::Database;
 
 use super::{SLACK, builder, enter, guard, key, sessions, slot};
 

@@ -16,12 +16,12 @@ pub mod waits;
 
 use std::time::Duration;
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Database, GuardBuilder};
 use guard_core::{
     DEFAULT_KEY_PREFIX, IsolationScope, KeyPrefix, SandboxExecutionGuard, SandboxIsolationKey,
     SandboxLease, SlotName,
 };
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Database, GuardBuilder};
 
 /// The scenes that every database passes, by the files that they are in.
 macro_rules! database_faults {

@@ -4,10 +4,11 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
-use guard_conformance::{PATIENCE, eventually, everything_said};
+use guard_conformance::{PATIENCE, eventually};
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::Database;
+use guard_store_tests::everything_said;
 
 use super::stalls::hasty;
 use super::{builder, enter, guard, key};

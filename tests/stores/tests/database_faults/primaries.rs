@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database};
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_core::{GuardError, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database};
 
 use super::{blocked, builder, enter, key, slot};
 

@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database};
 use guard_conformance::{Waiting, eventually};
 use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database};
 
 use super::{SLACK, blocked, builder, enter, guard, key, slot};
 

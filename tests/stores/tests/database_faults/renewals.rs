@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
 use guard_conformance::proxy::Proxy;
 use guard_conformance::{PATIENCE, unique_prefix};
 use guard_core::{
     Acquired, Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel, Renewed, SlotName, StoreError,
 };
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::Database;
 
 use super::{SLACK, builder, key, slot};
 

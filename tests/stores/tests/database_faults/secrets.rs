@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use guard_conformance::database::Database;
-use guard_conformance::everything_said;
-use guard_conformance::logged::{everything, listen};
 use guard_core::ConfigError;
+use guard_store_tests::database::Database;
+use guard_store_tests::everything_said;
+use guard_store_tests::logged::{everything, listen};
 use log::LevelFilter;
 
 use super::builder;

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database};
 use guard_conformance::proxy::Proxy;
 use guard_conformance::{Waiting, advisory_rows, eventually};
 use guard_core::{CloseOutcome, SandboxExecutionGuard, SandboxIsolationKey, SlotName};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database};
 
 use super::{blocked, builder, enter, guard, key, slot};
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database, GuardBuilder};
 use guard_conformance::proxy::Proxy;
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_core::{CloseOutcome, ConfigError, GuardError, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database, GuardBuilder};
 
 use super::{SLACK, blocked, builder, enter, guard, key, slot};
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database};
 use guard_conformance::{PATIENCE, Waiting, eventually, together};
 use guard_core::{GuardError, SandboxExecutionGuard};
 use guard_session::DEFAULT_WAIT_CONNECTIONS;
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database};
 
 use super::{blocked, builder, enter, guard, key, sessions, slot};
 

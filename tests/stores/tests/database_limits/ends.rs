@@ -4,11 +4,11 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Client, Database};
 use guard_conformance::measure::alone;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_core::{CloseOutcome, DEFAULT_KEY_PREFIX, KeyPrefix, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Client, Database};
 
 use crate::{builder, key, scenes};
 

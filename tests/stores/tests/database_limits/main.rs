@@ -6,7 +6,7 @@
 mod ends;
 mod settings;
 
-use guard_conformance::database::{Database, GuardBuilder};
+use guard_store_tests::database::{Database, GuardBuilder};
 
 /// Makes a test of each scene, for each database.
 macro_rules! scenes {
@@ -14,13 +14,13 @@ macro_rules! scenes {
         mod postgres {
             $(#[test]
             fn $scene() {
-                super::$scene::<guard_conformance::postgres_server::Postgres>();
+                super::$scene::<guard_store_tests::postgres_server::Postgres>();
             })+
         }
         mod mariadb {
             $(#[test]
             fn $scene() {
-                super::$scene::<guard_conformance::mariadb_server::MariaDb>();
+                super::$scene::<guard_store_tests::mariadb_server::MariaDb>();
             })+
         }
     };

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::{Database, GuardBuilder};
 use guard_conformance::measure::alone;
 use guard_core::{ConfigError, SandboxExecutionGuard};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::{Database, GuardBuilder};
 
 use crate::{builder, key, scenes};
 

@@ -4,7 +4,7 @@
 //! Two guards of this process play two processes: they share nothing but the server, and one clock reads
 //! both ends. Everything that is measured has been idle for the same time before: its connection and the
 //! processor. The ratios that are promised are those of an optimised build on a machine with a processor to
-//! spare: `cargo test --release -p guard-conformance --test postgres_timings -- --nocapture`, and
+//! spare: `cargo test --release -p guard-store-tests --test postgres_timings -- --nocapture`, and
 //! `mariadb_timings`. Other builds are held to wide ones: a lost wake-up costs a hundred times as much and shows.
 
 #![allow(unreachable_pub, reason = "each target is a crate of its own")]
@@ -13,11 +13,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::daemon::Daemon;
-use guard_conformance::database::Database;
 use guard_conformance::measure::{Times, alone, forgiving_one_miss};
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
+use guard_store_tests::daemon::Daemon;
+use guard_store_tests::database::Database;
 
 const ROUNDS: usize = 120;
 /// The first rounds open connections, and are not counted.

@@ -10,4 +10,4 @@ mod proxies;
 mod refusals;
 mod sharing;
 
-database_faults!(guard_conformance::mariadb_server::MariaDb);
+database_faults!(guard_store_tests::mariadb_server::MariaDb);

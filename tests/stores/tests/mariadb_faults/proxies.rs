@@ -1,10 +1,10 @@
 //! Ways to the server that are not plain TCP connections of one's own.
 
-use guard_conformance::database::Database as _;
-use guard_conformance::mariadb_server::{MariaDb, MariaDbServer};
-use guard_conformance::multiplexer::Multiplexer;
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_core::{CloseOutcome, ConfigError, GuardError, SandboxExecutionGuard};
+use guard_store_tests::database::Database as _;
+use guard_store_tests::mariadb_server::{MariaDb, MariaDbServer};
+use guard_store_tests::multiplexer::Multiplexer;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 

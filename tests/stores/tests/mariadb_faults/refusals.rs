@@ -4,10 +4,10 @@ use std::error::Error as _;
 use std::process::Command;
 
 use guard_conformance::PATIENCE;
-use guard_conformance::database::{Client, Database as _};
-use guard_conformance::mariadb_server::{MariaDb, MariaDbServer};
 use guard_core::{ConfigError, SandboxExecutionGuard};
 use guard_mysql::MySqlSandboxExecutionGuard;
+use guard_store_tests::database::{Client, Database as _};
+use guard_store_tests::mariadb_server::{MariaDb, MariaDbServer};
 
 use crate::database_faults::{OWNER, builder, enter, guard, key, slot};
 

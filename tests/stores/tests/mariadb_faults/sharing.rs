@@ -1,9 +1,9 @@
 //! The names of locks.
 
 use guard_conformance::advisory_rows;
-use guard_conformance::database::Client;
-use guard_conformance::mariadb_server::{MariaDbServer, literal};
 use guard_core::{Budget, CloseOutcome, LeaseStore as _, SandboxExecutionGuard, SlotName};
+use guard_store_tests::database::Client;
+use guard_store_tests::mariadb_server::{MariaDbServer, literal};
 
 use crate::database_faults::{enter, guard, key};
 

@@ -13,4 +13,4 @@ mod sharing;
 mod stalls;
 mod standby;
 
-database_faults!(guard_conformance::postgres_server::Postgres);
+database_faults!(guard_store_tests::postgres_server::Postgres);

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use guard_conformance::postgres_server::{Postgres, PostgresServer};
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::postgres_server::{Postgres, PostgresServer};
 
 use crate::database_faults::{SLACK, builder, enter, key};
 

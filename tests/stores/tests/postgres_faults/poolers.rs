@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use guard_conformance::database::Client;
-use guard_conformance::pgbouncer::PgBouncer;
-use guard_conformance::postgres_server::{Postgres, PostgresServer, psql};
 use guard_core::{ConfigError, GuardError, SandboxExecutionGuard};
+use guard_store_tests::database::Client;
+use guard_store_tests::pgbouncer::PgBouncer;
+use guard_store_tests::postgres_server::{Postgres, PostgresServer, psql};
 
 use crate::database_faults::{builder, enter, guard, key, slot};
 

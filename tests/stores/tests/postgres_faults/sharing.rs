@@ -1,8 +1,8 @@
 //! What PostgreSQL tells of a session.
 
-use guard_conformance::database::Client;
-use guard_conformance::postgres_server::PostgresServer;
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::database::Client;
+use guard_store_tests::postgres_server::PostgresServer;
 
 use crate::database_faults::{guard, key, slot};
 

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use guard_conformance::PATIENCE;
-use guard_conformance::postgres_server::{Postgres, PostgresServer};
 use guard_core::{CloseOutcome, SandboxExecutionGuard};
+use guard_store_tests::postgres_server::{Postgres, PostgresServer};
 
 use crate::database_faults::stalls::{TIMEOUT, hasty, in_time};
 use crate::database_faults::{enter, key, slot};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use guard_conformance::eventually;
-use guard_conformance::postgres_server::{Postgres, PostgresServer};
 use guard_core::SandboxExecutionGuard;
+use guard_store_tests::postgres_server::{Postgres, PostgresServer};
 
 use crate::database_faults::{builder, enter, key};
 

@@ -11,12 +11,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
 use guard_conformance::{Backend, Foreign};
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
+use guard_store_tests::certificates::Certificates;
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::{Cluster, Sentinels, builder};
 
 /// A way to build guards. The fields are in the order in which they go.
 pub struct Redis {

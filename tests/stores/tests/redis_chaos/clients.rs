@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::history::History;
 use guard_conformance::proxy::Proxy;
 use guard_core::DEFAULT_KEY_PREFIX;
+use guard_store_tests::history::History;
 use tempfile::TempDir;
 
 const THREADS: usize = 4;

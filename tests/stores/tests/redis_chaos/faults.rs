@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::history::{Nanos, now};
 use guard_conformance::proxy::{Direction, Proxy};
-use guard_conformance::random::Random;
-use guard_conformance::redis_server::RedisServer;
+use guard_store_tests::history::{Nanos, now};
+use guard_store_tests::random::Random;
+use guard_store_tests::redis_server::RedisServer;
 
 /// Whether the store may lose what it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,12 +17,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::chaos::{OPERATION_TIMEOUT, SLOTS, TTL};
-use guard_conformance::history::{Loss, nanos};
 use guard_conformance::proxy::Proxy;
-use guard_conformance::random::Random;
-use guard_conformance::redis_server::RedisServer;
 use guard_core::DEFAULT_KEY_PREFIX;
+use guard_store_tests::chaos::{OPERATION_TIMEOUT, SLOTS, TTL};
+use guard_store_tests::history::{Loss, nanos};
+use guard_store_tests::random::Random;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::clients::Clients;
 use crate::faults::{Chaos, Memory};

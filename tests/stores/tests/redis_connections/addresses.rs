@@ -2,15 +2,15 @@
 
 use std::error::Error;
 
-use guard_conformance::everything_said;
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::everything_said;
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 use crate::key;
 
 #[test]
 fn an_ipv6_address_is_reached_and_shown_in_brackets() {
-    let port = guard_conformance::daemon::free_port();
+    let port = guard_store_tests::daemon::free_port();
     let server = RedisServer::start_with(Setup {
         arguments: ["--bind", "127.0.0.1", "::1"].map(str::to_owned).into(),
         ..Setup::default()
@@ -74,7 +74,7 @@ fn a_chain_of_causes_repeats_nothing_and_ends_in_the_cause() {
         password: Some("right".to_owned()),
         ..Setup::default()
     });
-    let free = guard_conformance::daemon::free_port();
+    let free = guard_store_tests::daemon::free_port();
     for (url, cause) in [
         (format!("redis://127.0.0.1:{free}/"), "os error"),
         (

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, key};
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::logged::{listen, warnings};
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::logged::{listen, warnings};
+use guard_store_tests::redis_server::RedisServer;
 use log::LevelFilter::Warn;
 
 use crate::{connections_so_far, key};
@@ -283,6 +283,6 @@ fn a_server_that_repeats_a_password_is_not_repeated() {
     let error = RedisSandboxExecutionGuard::builder(url)
         .build()
         .expect_err("refused");
-    let said = guard_conformance::everything_said(&error);
+    let said = guard_store_tests::everything_said(&error);
     assert!(!said.contains("hunter2"), "{said}");
 }

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{connections_so_far, key};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::key;
 

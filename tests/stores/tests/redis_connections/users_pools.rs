@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::r2d2::{ManageConnection, Pool};
 use guard_redis::{RedisConnectionManager, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, key};
 

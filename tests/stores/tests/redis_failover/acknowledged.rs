@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_topologies::{REPLICAS, Sentinels};
+use guard_store_tests::redis_topologies::{REPLICAS, Sentinels};
 
 use crate::crowd::{Crowd, Summary};
 use crate::{alone, builder, rounds};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_topologies::{Cluster, Sentinels};
 use guard_conformance::{eventually, together};
 use guard_redis::{GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_topologies::{Cluster, Sentinels};
 
 use crate::{OPERATION_TIMEOUT, SLACK, alone, builder, key};
 

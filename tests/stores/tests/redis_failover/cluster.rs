@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::eventually;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::Cluster;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::Cluster;
 
 use crate::crowd::{Crowd, Summary};
 use crate::{LOST_RELEASE, RESUMED_WITHIN, SLACK, alone, builder, key, rounds};

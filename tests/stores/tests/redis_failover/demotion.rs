@@ -1,10 +1,10 @@
 //! A master that becomes a replica and keeps its connections open.
 
 use guard_conformance::eventually;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::Sentinels;
 use guard_core::CloseOutcome;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::Sentinels;
 
 use crate::{alone, builder, key};
 

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use guard_conformance::eventually;
-use guard_conformance::redis_topologies::{MASTER, Sentinels};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_topologies::{MASTER, Sentinels};
 
 use crate::{OPERATION_TIMEOUT, SLACK, alone, builder, key};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use guard_conformance::eventually;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{alone, builder, key};
 

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use guard_conformance::PATIENCE;
-use guard_conformance::redis_topologies::Sentinels;
 use guard_redis::{CloseOutcome, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_topologies::Sentinels;
 
 use crate::{LOST_RELEASE, OPERATION_TIMEOUT, SLACK, alone, builder, key};
 

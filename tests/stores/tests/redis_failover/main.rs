@@ -20,8 +20,8 @@ mod wakeups;
 use std::env;
 use std::time::Duration;
 
-use guard_conformance::redis_topologies;
 use guard_redis::{IsolationScope, RedisGuardBuilder, SandboxIsolationKey};
+use guard_store_tests::redis_topologies;
 use parking_lot::{Mutex, MutexGuard};
 
 /// How soon after there is a new master everybody works again …

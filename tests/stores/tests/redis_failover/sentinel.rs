@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use guard_conformance::redis_topologies::Sentinels;
 use guard_redis::SandboxExecutionGuard;
+use guard_store_tests::redis_topologies::Sentinels;
 
 use crate::crowd::{Crowd, Summary};
 use crate::{LOST_RELEASE, OPERATION_TIMEOUT, RESUMED_WITHIN, SLACK, alone, builder, key, rounds};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use guard_conformance::certificates::Certificates;
-use guard_conformance::redis_topologies::{Cluster, Sentinels};
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::certificates::Certificates;
+use guard_store_tests::redis_topologies::{Cluster, Sentinels};
 
 use crate::{alone, builder, key};
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::{Cluster, Sentinels};
 use guard_conformance::{Waiting, eventually};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::{Cluster, Sentinels};
 
 use crate::{alone, builder, key};
 

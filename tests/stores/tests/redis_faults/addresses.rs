@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Instant;
 
-use guard_conformance::everything_said;
-use guard_conformance::redis_server::{RedisServer, Setup};
-use guard_conformance::redis_topologies::builder;
 use guard_redis::{
     ConfigError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, SandboxIsolationKey,
 };
+use guard_store_tests::everything_said;
+use guard_store_tests::redis_server::{RedisServer, Setup};
+use guard_store_tests::redis_topologies::builder;
 
 use crate::SLACK;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::together;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::key;
 

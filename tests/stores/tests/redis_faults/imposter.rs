@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::everything_said;
 use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
+use guard_store_tests::everything_said;
 
 use crate::SLACK;
 

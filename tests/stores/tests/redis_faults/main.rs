@@ -12,11 +12,11 @@ mod pools;
 
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, SandboxLease,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 /// What a noisy machine may add to a bound that is promised.
 const SLACK: Duration = Duration::from_millis(1_500);

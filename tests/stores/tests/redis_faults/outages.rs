@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, eventually, together};
 use guard_core::DEFAULT_OPERATION_TIMEOUT;
 use guard_redis::{CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, builder, connections, enter, guard, key};
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use guard_conformance::everything_said;
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_core::SandboxExecutionGuard;
 use guard_redis::{ConfigError, RedisSandboxExecutionGuard};
+use guard_store_tests::everything_said;
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 use crate::{SLACK, enter, key};
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{Waiting, together};
 use guard_core::GuardConfig;
 use guard_redis::{ConfigError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, builder, connections, enter, guard, key};
 

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::PATIENCE;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxIsolationKey,
     Wakeups,
 };
+use guard_store_tests::redis_server::RedisServer;
 use redis::Commands;
 
 /// How soon after the store can be reached again a slot must be free of what went unanswered …

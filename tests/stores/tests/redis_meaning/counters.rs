@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{assert_fails, builder, key};
 

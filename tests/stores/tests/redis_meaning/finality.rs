@@ -4,9 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{Acquired, Budget, HandedOver, LeaseStore};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{OPERATION_TIMEOUT, builder, key, token, ttl};
 

@@ -12,12 +12,12 @@ mod tokens;
 
 use std::time::Duration;
 
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_core::{LeaseToken, LeaseTtl, OwnerLabel};
 use guard_redis::{
     GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxIsolationKey,
     Wakeups,
 };
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1_000);
 

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{Budget, LeaseStore, LeaseToken, Renewed, SlotName};
 use guard_redis::{RedisSandboxExecutionGuard, Wakeups};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{key, start, token, ttl};
 

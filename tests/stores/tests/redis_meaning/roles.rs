@@ -1,9 +1,10 @@
 //! Servers that may not answer: replicas, by whatever way one gets there, and what keeps some of the slots only.
 
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::{Cluster, Sentinels};
-use guard_conformance::{eventually, everything_said, replicas};
+use guard_conformance::eventually;
 use guard_redis::{CloseOutcome, ConfigError, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::{Cluster, Sentinels};
+use guard_store_tests::{everything_said, replicas};
 
 use crate::{assert_fails, builder, key, start};
 

@@ -1,7 +1,7 @@
 //! Tokens of other programs, which may be anything.
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::SandboxExecutionGuard;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{builder, key};
 

@@ -11,10 +11,10 @@ mod waiting;
 use std::time::Duration;
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     GuardError, IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxIsolationKey,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 /// What a noisy machine may add to a bound that is promised.
 const SLACK: Duration = Duration::from_millis(1_500);

@@ -4,9 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_redis::{CloseOutcome, GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 use crate::{SLACK, assert_transient, builder, key};
 

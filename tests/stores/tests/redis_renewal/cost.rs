@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::together;
 use guard_redis::{CloseOutcome, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{builder, key};
 

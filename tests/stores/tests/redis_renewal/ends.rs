@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{eventually, together};
 use guard_redis::{CloseOutcome, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, builder, exists, key};
 

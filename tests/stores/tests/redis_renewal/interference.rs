@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{CloseEvent, EnterEvent, GuardObserver, LostEvent, OutageEvent, WaitEvent};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{builder, key};
 

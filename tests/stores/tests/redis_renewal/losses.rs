@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use guard_conformance::measure::{Times, alone, forgiving_one_miss};
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_redis::{
     CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease, Wakeups,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{SLACK, builder, exists, key};
 

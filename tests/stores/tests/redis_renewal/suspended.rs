@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use guard_conformance::measure::alone;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, unique_prefix};
 use guard_core::FencingToken;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::key;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::PATIENCE;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{builder, key};
 

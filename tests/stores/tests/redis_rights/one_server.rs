@@ -3,13 +3,14 @@
 use std::error::Error;
 use std::time::Duration;
 
-use guard_conformance::logged::{everything, listen, warnings};
 use guard_conformance::measure::alone;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::{PATIENCE, Waiting, acl, everything_said, replicas};
+use guard_conformance::{PATIENCE, Waiting};
 use guard_core::{Budget, LeaseStore, LeaseToken, LeaseTtl, OwnerLabel};
 use guard_redis::{CloseOutcome, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::logged::{everything, listen, warnings};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::{acl, everything_said, replicas};
 use log::LevelFilter::Trace;
 
 use crate::{OPERATION_TIMEOUT, PREFIX, key};

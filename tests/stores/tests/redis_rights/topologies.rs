@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use guard_conformance::logged::{listen, warnings};
 use guard_conformance::measure::alone;
-use guard_conformance::redis_server::RedisServer;
-use guard_conformance::redis_topologies::{Cluster, Sentinels, builder};
-use guard_conformance::{PATIENCE, Waiting, acl, eventually, everything_said};
+use guard_conformance::{PATIENCE, Waiting, eventually};
 use guard_redis::{
     CloseOutcome, ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard,
     SandboxExecutionGuard, Wakeups,
 };
+use guard_store_tests::logged::{listen, warnings};
+use guard_store_tests::redis_server::RedisServer;
+use guard_store_tests::redis_topologies::{Cluster, Sentinels, builder};
+use guard_store_tests::{acl, everything_said};
 use log::LevelFilter::Warn;
 
 use crate::{OPERATION_TIMEOUT, PREFIX, key};

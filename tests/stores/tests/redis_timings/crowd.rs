@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::measure::{alone, forgiving_one_miss};
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard, SandboxLease};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{guard, key, raw};
 

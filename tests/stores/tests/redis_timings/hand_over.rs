@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use guard_conformance::measure::{Times, alone, forgiving_one_miss};
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{together, unique_prefix};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{bound, builder, guard, key};
 

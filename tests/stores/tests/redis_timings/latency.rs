@@ -9,9 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use guard_conformance::measure::{Times, alone, forgiving_one_miss};
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{bound, enter, guard, key, raw};
 

@@ -2,7 +2,7 @@
 //! measurement runs at a time; ratios are taken in one run, round by round beside what they are held against.
 //!
 //! The ratios that are promised are those of an optimised build on a machine with a processor to spare:
-//! `cargo test --release -p guard-conformance --test redis_timings -- --nocapture`. Other builds, which run
+//! `cargo test --release -p guard-store-tests --test redis_timings -- --nocapture`. Other builds, which run
 //! beside whatever else is being built, are held to wide ones: a lost wake-up or a turn that waits for an
 //! interval costs a hundred times as much and shows.
 
@@ -13,11 +13,11 @@ mod expiry;
 mod hand_over;
 mod latency;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     IsolationScope, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, SandboxLease,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 /// The bound that is promised, or in a build without optimisation the wide one.
 const fn bound(promised: f64, wide: f64) -> f64 {

@@ -7,11 +7,11 @@ mod unix;
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{
     GuardError, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 /// Short, for tests that wait for its end.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(400);

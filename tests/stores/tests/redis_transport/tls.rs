@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::certificates::Certificates;
-use guard_conformance::everything_said;
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{PATIENCE, Waiting};
 use guard_redis::{
     ConfigError, RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard,
 };
+use guard_store_tests::certificates::Certificates;
+use guard_store_tests::everything_said;
+use guard_store_tests::redis_server::{RedisServer, Setup};
 
 use crate::{OPERATION_TIMEOUT, SLACK, entry_to_a_stopped, key};
 

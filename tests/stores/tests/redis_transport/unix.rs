@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::{RedisServer, Setup};
 use guard_conformance::{PATIENCE, eventually, together};
 use guard_core::{Budget, LeaseStore, Released};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::{RedisServer, Setup};
 use tempfile::TempDir;
 
 use crate::{OPERATION_TIMEOUT, SLACK, entry_to_a_stopped, key};

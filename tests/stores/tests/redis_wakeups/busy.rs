@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use guard_conformance::eventually;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{NEVER, SOON, Wait, enters_within, free, hold, key, until_watched, wait};
 

@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_conformance::PATIENCE;
-use guard_conformance::monitor::Monitor;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{GuardError, RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::monitor::Monitor;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::key;
 

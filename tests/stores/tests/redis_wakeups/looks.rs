@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use guard_conformance::PATIENCE;
 use guard_conformance::eventually;
 use guard_conformance::proxy::Proxy;
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{GuardError, Interrupt, RedisSandboxExecutionGuard, SandboxExecutionGuard, Wait};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{hold, key, until_watched};
 

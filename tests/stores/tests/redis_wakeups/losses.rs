@@ -4,9 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{Waiting, eventually};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{
     ONCE_NOTICED, SOON, Wait, assert_wakes, enters_within, free, guard, hold, key, until_watched,

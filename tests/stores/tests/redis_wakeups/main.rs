@@ -14,12 +14,12 @@ mod sharing;
 
 use std::time::{Duration, Instant};
 
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{Waiting, eventually};
 use guard_redis::{
     GuardError, IsolationScope, RedisSandboxExecutionGuard, SandboxExecutionGuard,
     SandboxIsolationKey, SandboxLease,
 };
+use guard_store_tests::redis_server::RedisServer;
 
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(60);

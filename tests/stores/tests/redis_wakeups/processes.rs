@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use guard_conformance::redis_server::RedisServer;
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{NEVER, SOON, enters_within, guard, hold, key, until_watched, wait};
 

@@ -1,9 +1,9 @@
 //! Two guards over one store, and so over one tracked connection.
 
 use guard_conformance::Waiting;
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{GuardConfig, LeaseGuard};
 use guard_redis::{RedisSandboxExecutionGuard, SandboxExecutionGuard};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{NEVER, SOON, enters_within, key, until_watched, wait};
 

@@ -5,10 +5,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use guard_conformance::random::Random;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::{PATIENCE, eventually};
 use guard_core::{GuardError, Interrupt, SandboxExecutionGuard, Wait};
+use guard_store_tests::random::Random;
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{Guard, SEED, STUCK, key, memory_guards, micros, redis_guards, spin};
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use guard_conformance::PATIENCE;
 use guard_conformance::measure::{Times, alone, forgiving_one_miss};
-use guard_conformance::redis_server::RedisServer;
 use guard_core::{GuardError, Interrupt, SandboxExecutionGuard, Wait};
+use guard_store_tests::redis_server::RedisServer;
 
 use crate::{Guard, STUCK, key, memory_guards, redis_guards};
 

@@ -11,12 +11,12 @@ use std::hint;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guard_conformance::random::Random;
-use guard_conformance::redis_server::RedisServer;
 use guard_conformance::unique_prefix;
 use guard_core::{IsolationScope, SandboxExecutionGuard, SandboxIsolationKey};
 use guard_memory::{MemorySandboxExecutionGuard, MemoryStore};
 use guard_redis::RedisSandboxExecutionGuard;
+use guard_store_tests::random::Random;
+use guard_store_tests::redis_server::RedisServer;
 
 type Guard = Arc<dyn SandboxExecutionGuard>;
 

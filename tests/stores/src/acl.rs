@@ -2,9 +2,9 @@
 
 use crate::redis_server::RedisServer;
 
-const PAGE: &str = include_str!("../../guard-redis/README.md");
-const SENTINEL: &str = include_str!("../../guard-redis/docs/sentinel.md");
-const CLUSTER: &str = include_str!("../../guard-redis/docs/cluster.md");
+const PAGE: &str = include_str!("../../../guard-redis/README.md");
+const SENTINEL: &str = include_str!("../../../guard-redis/docs/sentinel.md");
+const CLUSTER: &str = include_str!("../../../guard-redis/docs/cluster.md");
 
 /// The user of the pages' rules.
 pub const USER: &str = "sandbox-guard";

@@ -8,8 +8,8 @@ use std::time::Duration;
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 
 use super::{Client, Database, GuardBuilder};
-use crate::backend::{Backend, Foreign};
 use crate::daemon::Daemon;
+use guard_conformance::{Backend, Foreign};
 
 /// A way to build guards. The fields are in the order in which they go.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::fixture::PATIENCE;
+use guard_conformance::PATIENCE;
 
 /// Starts the server in the background, tells its process id, and ends it when the pipe to this shell is
 /// closed: on purpose, or because the test process is gone, however it ended.

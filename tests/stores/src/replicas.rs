@@ -1,7 +1,7 @@
 //! A master with replicas.
 
-use crate::eventually;
 use crate::redis_server::{RedisServer, Setup};
+use guard_conformance::eventually;
 
 /// Starts a master and so many replicas that follow it.
 #[must_use]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 
 use crate::certificates::Certificates;
-use crate::fixture::{PATIENCE, eventually};
 use crate::redis_server::{RedisServer, Setup};
+use guard_conformance::{PATIENCE, eventually};
 
 /// A builder for an address as the servers of a test tell it: a URL, `sentinel MASTER URL…` or `cluster URL…`.
 pub fn builder(address: &str) -> RedisGuardBuilder {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use guard_core::{ConfigError, LeaseStore, SandboxExecutionGuard, SlotName};
 
 use crate::daemon::{Daemon, Program, output};
-use crate::fixture::eventually;
+use guard_conformance::eventually;
 
 pub use backend::DatabaseBackend;
 pub use client::Client;
