@@ -27,9 +27,16 @@ pub trait Backend: Send + Sync + 'static {
     /// A program that is not ours and works on the same slots.
     fn foreign(&self) -> &dyn Foreign;
 
-    /// Starts another process on the same slots: a `lease_holder` that has the store's address as its
-    /// first argument already. `None` for stores that processes cannot share.
+    /// Starts another process on the same slots: a program of one line,
+    /// [`lease_holder`](crate::lease_holder), that has the store's address as its first argument already. `None` for
+    /// stores that processes cannot share.
     fn another_process(&self) -> Option<Command> {
+        None
+    }
+
+    /// The way to the store's server, for the cases that disturb it. `None` where there is none, or more than one: then
+    /// these cases are ignored.
+    fn network(&self) -> Option<&dyn Network> {
         None
     }
 
@@ -37,6 +44,15 @@ pub trait Backend: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities {
         self.store().capabilities()
     }
+}
+
+/// A store whose server listens on this machine.
+pub trait Network {
+    /// The server's port.
+    fn port(&self) -> u16;
+
+    /// A further store on the same slots, which finds the server at another port.
+    fn store_at(&self, port: u16) -> Arc<dyn LeaseStore>;
 }
 
 /// A program that is not ours: it reads and writes slots without any of this library's manners. Cases ask for

@@ -5,6 +5,7 @@ pub(crate) mod contract;
 mod counting;
 pub(crate) mod exclusion;
 pub(crate) mod expiry;
+pub(crate) mod faults;
 pub(crate) mod foreign;
 pub(crate) mod handing_over;
 pub(crate) mod holder;

@@ -36,16 +36,18 @@ pub mod backend;
 mod cases;
 mod fixture;
 mod forward;
+mod lease_holder;
 pub mod measure;
 pub mod proxy;
 mod suite;
 mod vectors;
 mod waiting;
 
-pub use backend::{Backend, Foreign};
+pub use backend::{Backend, Foreign, Network};
 pub use fixture::{PATIENCE, eventually, unique_prefix};
 #[doc(hidden)]
 pub use guard_core;
-pub use suite::run;
+pub use lease_holder::lease_holder;
+pub use suite::{Start, run, run_each};
 pub use vectors::{AdvisoryRow, advisory_rows};
 pub use waiting::{Waiting, together};

@@ -3,10 +3,10 @@
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use guard_core::Capabilities;
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::{Arguments, Completion, Conclusion, Trial};
 
 use crate::backend::Backend;
 use crate::cases;
@@ -32,12 +32,15 @@ enum Need {
     /// Foreign programs that write what they like.
     ForeignTokens,
     Wakeups,
+    /// A way to the server that can be disturbed.
+    Network,
 }
 
 impl Need {
     /// Why the case does not apply to a store; `None` if it does.
-    fn missing(self, store: &Capabilities) -> Option<&'static str> {
+    fn missing(self, backend: &dyn Backend, store: &Capabilities) -> Option<&'static str> {
         let (there, reason) = match self {
+            Self::Network => (backend.network().is_some(), "it is not reached by a port"),
             Self::Expiry => (store.expires, "its slots do not expire"),
             Self::Sessions => (!store.expires, "its slots outlive their holder's session"),
             Self::Fencing => (store.fencing, "it does not number its leases"),
@@ -197,6 +200,11 @@ fn all() -> impl IntoIterator<Item = Case> {
             fencing_tokens_grow_over_expiry needs Fencing,
             operations_on_foreign_data_change_nothing needs ForeignTokens,
         }
+        faults {
+            an_entry_that_is_executed_late_takes_nothing_after_its_release needs Network,
+            a_release_whose_connection_is_cut_anywhere_is_final needs Network,
+            a_call_that_is_never_answered_ends_with_its_budget needs Network,
+        }
         lifecycle {
             nothing_is_left_in_the_store,
             leases_outlive_their_guard,
@@ -215,38 +223,92 @@ fn all() -> impl IntoIterator<Item = Case> {
 ///
 /// The backend is dropped before this returns, so a server that it started is gone before the process is.
 pub fn run(backend: impl Backend) -> ExitCode {
+    run_on("", Box::new(backend), &arguments()).exit_code()
+}
+
+/// Makes what the suite runs on; such as a server of its own.
+pub type Start = fn() -> Box<dyn Backend>;
+
+/// Runs the suite on one store after the other, as the command line asks. The cases' names begin with the store's. A
+/// backend is there for its own cases only; one that is asked for none is not started.
+pub fn run_each(stores: &[(&str, Start)]) -> ExitCode {
+    let arguments = arguments();
+    let mut failed = None;
+    for (name, start) in stores {
+        let prefix = format!("{name}::");
+        let asked_for = |case: Case| {
+            let trial = Trial::test(case.name_after(&prefix), || Ok(()));
+            (!arguments.is_filtered_out(&trial)).then_some(trial)
+        };
+        let trials: Vec<_> = all().into_iter().filter_map(asked_for).collect();
+        if trials.is_empty() {
+            continue;
+        }
+        let conclusion = if arguments.list {
+            libtest_mimic::run(&arguments, trials)
+        } else {
+            run_on(&prefix, start(), &arguments)
+        };
+        if conclusion.has_failed() {
+            failed = Some(conclusion);
+        }
+    }
+    failed.map_or(ExitCode::SUCCESS, |conclusion| conclusion.exit_code())
+}
+
+fn arguments() -> Arguments {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(DEFAULT_TEST_THREADS);
-    let backend: Arc<dyn Backend> = Arc::new(backend);
-    let trials = all().into_iter().map(|case| case.trial(&backend)).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    drop(backend);
-    conclusion.exit_code()
+    arguments
+}
+
+fn run_on(prefix: &str, backend: Box<dyn Backend>, arguments: &Arguments) -> Conclusion {
+    let backend: Arc<dyn Backend> = Arc::from(backend);
+    let trial = |case: Case| case.trial(prefix, &backend);
+    libtest_mimic::run(arguments, all().into_iter().map(trial).collect())
 }
 
 impl Case {
-    fn trial(self, backend: &Arc<dyn Backend>) -> Trial {
+    fn name_after(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.name)
+    }
+
+    fn trial(self, prefix: &str, backend: &Arc<dyn Backend>) -> Trial {
         let capabilities = backend.capabilities();
+        let name = self.name_after(prefix);
         if let Some(reason) = self
             .needs
             .iter()
-            .find_map(|need| need.missing(&capabilities))
+            .find_map(|need| need.missing(&**backend, &capabilities))
         {
             let reason = format!("not for the {} store: {reason}", backend.name());
             let kind = reason.clone();
             // Ignored when it is asked for, too: it must never read as passed.
             let skip = move || Ok(Completion::ignored_with(&reason));
-            return Trial::ignorable_test(self.name, skip)
+            return Trial::ignorable_test(name, skip)
                 .with_ignored_flag(true)
                 .with_kind(kind);
         }
+        let shared = self.needs.iter().any(|need| matches!(need, Need::Sharing));
+        if shared && backend.another_process().is_none() {
+            let to_do = format!(
+                "the {} store says that processes share it: implement `Backend::another_process`, \
+                 whose program is one line with `guard_conformance::lease_holder`",
+                backend.name()
+            );
+            return Trial::test(name, move || Err(to_do.into()));
+        }
         let backend = Arc::clone(backend);
-        Trial::test(self.name, move || {
+        Trial::test(name.clone(), move || {
             // A thread of its own: an interrupt that a failed case left behind must not reach the next.
             let case = || (self.run)(&*backend);
-            match thread::scope(|scope| scope.spawn(case).join()) {
-                Ok(()) => Ok(()),
-                Err(panic) => resume_unwind(panic),
+            let thread = thread::Builder::new().name(name.clone());
+            match thread::scope(|scope| {
+                thread.spawn_scoped(scope, case).map(ScopedJoinHandle::join)
+            }) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(error) => Err(format!("no thread for the case: {error}").into()),
             }
         })
     }

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
+use std::thread;
 
 use guard_core::CloseOutcome;
 
@@ -49,7 +50,9 @@ pub(crate) fn leases_outlive_their_guard(backend: &dyn Backend) {
 
 /// All of a guard's threads end: keeper, callbacks, and whatever its store has.
 pub(crate) fn no_thread_outlives_the_last_guard_and_lease(backend: &dyn Backend) {
-    let case = "lifecycle::no_thread_outlives_the_last_guard_and_lease";
+    // A case's thread has the case's name.
+    let this = thread::current();
+    let case = this.name().expect("a case's thread");
     if env::var_os(ALONE).is_none_or(|asked| asked != case) {
         return run_alone(case);
     }

@@ -35,7 +35,7 @@ impl Process {
         let mut command = fixture
             .backend
             .another_process()
-            .expect("a store that processes share has a lease_holder");
+            .expect("the suite has asked");
         command.arg(&fixture.prefix);
         command
     }

@@ -9,7 +9,7 @@ use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, Sl
 
 use super::{Client, Database, GuardBuilder};
 use crate::daemon::Daemon;
-use guard_conformance::{Backend, Foreign};
+use guard_conformance::{Backend, Foreign, Network};
 
 /// A way to build guards. The fields are in the order in which they go.
 #[derive(Debug)]
@@ -71,6 +71,21 @@ impl<D: Database> Backend for DatabaseBackend<D> {
         let mut command = Command::new(self.lease_holder);
         command.arg(self.server.url());
         Some(command)
+    }
+
+    fn network(&self) -> Option<&dyn Network> {
+        Some(self)
+    }
+}
+
+impl<D: Database> Network for DatabaseBackend<D> {
+    fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    fn store_at(&self, port: u16) -> Arc<dyn LeaseStore> {
+        let guard = (self.customise)(GuardBuilder::new(D::url(port))).build();
+        D::store(&guard.expect("the server that was just started"))
     }
 }
 

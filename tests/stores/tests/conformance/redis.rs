@@ -1,17 +1,12 @@
-//! The suite's view of real Redis servers; each target builds its guards in its own way.
+//! The suite's view of real Redis servers.
 
-#![allow(
-    unreachable_pub,
-    dead_code,
-    reason = "each target is a crate of its own, and uses its own part"
-)]
-
+use std::any::Any;
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guard_conformance::{Backend, Foreign};
+use guard_conformance::{Backend, Foreign, Network};
 use guard_core::{ConfigError, GuardConfig, LeaseStore, SandboxExecutionGuard, SlotName};
 use guard_redis::{RedisGuardBuilder, RedisSandboxExecutionGuard};
 use guard_store_tests::certificates::Certificates;
@@ -19,17 +14,19 @@ use guard_store_tests::redis_server::RedisServer;
 use guard_store_tests::redis_topologies::{Cluster, Sentinels, builder};
 
 /// A way to build guards. The fields are in the order in which they go.
-pub struct Redis {
+pub(crate) struct Redis {
     name: &'static str,
     address: String,
     customise: Customise,
     guard: RedisSandboxExecutionGuard,
     servers: Box<dyn Servers>,
     environment: Vec<(&'static str, OsString)>,
+    /// What is there as long as the servers are.
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Where the slots are: on one server, or on several.
-pub trait Servers: Send + Sync + 'static {
+pub(crate) trait Servers: Send + Sync + 'static {
     /// How guards are told of them.
     fn address(&self) -> String;
 
@@ -88,7 +85,7 @@ type Customise = Box<dyn Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Syn
 
 impl Redis {
     /// Starts a server and makes guards on it as `customise` says.
-    pub fn start(
+    pub(crate) fn start(
         name: &'static str,
         customise: fn(RedisGuardBuilder) -> RedisGuardBuilder,
     ) -> Self {
@@ -98,7 +95,7 @@ impl Redis {
     }
 
     /// Makes guards on `servers` as `customise` says.
-    pub fn over(
+    pub(crate) fn over(
         name: &'static str,
         servers: impl Servers,
         customise: impl Fn(RedisGuardBuilder) -> RedisGuardBuilder + Send + Sync + 'static,
@@ -108,7 +105,7 @@ impl Redis {
     }
 
     /// Makes guards on servers at `address` as `customise` says.
-    pub fn on(
+    pub(crate) fn on(
         name: &'static str,
         servers: impl Servers,
         address: String,
@@ -123,17 +120,24 @@ impl Redis {
             guard,
             servers: Box::new(servers),
             environment: Vec::new(),
+            kept: None,
         }
     }
 
+    /// Keeps something as long as the servers.
+    pub(crate) fn with(mut self, kept: impl Any + Send + Sync) -> Self {
+        self.kept = Some(Box::new(kept));
+        self
+    }
+
     /// Other processes get this variable.
-    pub fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+    pub(crate) fn with_variable(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.environment.push((name, value.into()));
         self
     }
 
     /// Makes guards on servers that `start` starts with certificates.
-    pub fn by_tls<S: Servers>(
+    pub(crate) fn by_tls<S: Servers>(
         name: &'static str,
         start: impl FnOnce(&Arc<Certificates>) -> S,
     ) -> Self {
@@ -142,6 +146,15 @@ impl Redis {
         let directory = certificates.directory().to_owned();
         let introduced = move |builder| certificates.introduce(builder);
         Self::over(name, servers, introduced).with_variable("GUARD_CERTIFICATES", directory)
+    }
+
+    /// The only server's port, if the guards' address names it.
+    fn own_port(&self) -> Option<u16> {
+        let [server] = self.servers.masters()[..] else {
+            return None;
+        };
+        let port = server.port();
+        self.address.contains(&format!(":{port}")).then_some(port)
     }
 
     fn keys(&self, pattern: &str) -> Vec<String> {
@@ -181,6 +194,23 @@ impl Backend for Redis {
         command.arg(&self.address);
         command.envs(self.environment.iter().cloned());
         Some(command)
+    }
+
+    fn network(&self) -> Option<&dyn Network> {
+        self.own_port().map(|_| self as &dyn Network)
+    }
+}
+
+impl Network for Redis {
+    fn port(&self) -> u16 {
+        self.own_port().unwrap()
+    }
+
+    fn store_at(&self, port: u16) -> Arc<dyn LeaseStore> {
+        let own = format!(":{}", self.port());
+        let address = self.address.replace(&own, &format!(":{port}"));
+        let guard = (self.customise)(builder(&address)).build().unwrap();
+        Arc::new(guard.store().clone())
     }
 }
 

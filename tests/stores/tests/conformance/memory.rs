@@ -1,8 +1,5 @@
-//! The suite on the in-memory store.
+//! The suite's view of the in-memory store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +9,9 @@ use guard_core::{
 };
 use guard_memory::{MemorySandboxExecutionGuard, MemoryStore};
 
-fn main() -> ExitCode {
-    guard_conformance::run(Memory(MemoryStore::new()))
-}
-
-struct Memory(MemoryStore);
+/// A store of this process.
+#[derive(Default)]
+pub(crate) struct Memory(MemoryStore);
 
 impl Backend for Memory {
     fn name(&self) -> &str {
