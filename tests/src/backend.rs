@@ -24,8 +24,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Whatever the store's builder says to the settings.
     fn guard(&self, config: GuardConfig) -> Result<Arc<dyn SandboxExecutionGuard>, ConfigError>;
 
-    /// A program that is not ours and works on the same slots.
-    fn foreign(&self) -> &dyn Foreign;
+    /// A program that is not ours and works on the same slots. `None` for stores that such programs cannot use.
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
 
     /// Starts another process on the same slots: a program of one line,
     /// [`lease_holder`](crate::lease_holder), that has the store's address as its first argument already. `None` for

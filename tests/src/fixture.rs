@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guard_core::{
-    Budget, GuardConfig, IsolationScope, KeyPrefix, LeaseToken, LeaseTtl, OwnerLabel,
+    Budget, GuardConfig, Holder, IsolationScope, KeyPrefix, LeaseToken, LeaseTtl, OwnerLabel,
     SandboxExecutionGuard, SandboxIsolationKey, SandboxLease, SlotName,
 };
 
@@ -85,19 +85,45 @@ impl<'a> Fixture<'a> {
     }
 
     pub(crate) fn foreign(&self) -> &'a dyn Foreign {
-        self.backend.foreign()
+        self.backend.foreign().expect("the suite has asked")
+    }
+
+    /// Whether the slot carries this token, as a foreign program sees it; where there are none, as the store does.
+    pub(crate) fn carries(&self, slot: &SlotName, token: &str) -> bool {
+        match self.backend.foreign() {
+            Some(foreign) => foreign.carries(slot, token),
+            // Holders are equal if their tokens are.
+            None => self.holder(slot).is_some_and(|holder| {
+                holder == Holder::new(LeaseToken::from_store(token), holder.remaining())
+            }),
+        }
+    }
+
+    /// The slot's remaining TTL, likewise.
+    pub(crate) fn ttl(&self, slot: &SlotName) -> Option<Duration> {
+        match self.backend.foreign() {
+            Some(foreign) => foreign.ttl(slot),
+            None => self.holder(slot)?.remaining(),
+        }
+    }
+
+    /// The names of all counters of fencing tokens that can be seen.
+    pub(crate) fn counters(&self) -> Option<Vec<String>> {
+        self.backend.foreign()?.counters()
+    }
+
+    fn holder(&self, slot: &SlotName) -> Option<Holder> {
+        self.backend.store().holder(slot, budget()).unwrap()
     }
 
     /// What the store still has of the slots of `keys`; where slots have names in the store, whatever has a
     /// name under this fixture's prefix, fence counters included.
     pub(crate) fn left(&self, keys: &[SandboxIsolationKey]) -> Vec<String> {
-        let capabilities = self.backend.capabilities();
-        if capabilities.foreign_tokens || !capabilities.foreign_holders {
+        if self.backend.capabilities().foreign_tokens {
             return self.foreign().names(&self.prefix);
         }
-        let store = self.backend.store();
         let slots = keys.iter().map(|key| self.slot(key));
-        let held = slots.filter(|slot| store.holder(slot, budget()).unwrap().is_some());
+        let held = slots.filter(|slot| self.holder(slot).is_some());
         held.map(|slot| slot.to_string()).collect()
     }
 }

@@ -51,6 +51,20 @@ impl Need {
         };
         (!there).then_some(reason)
     }
+
+    /// What the backend lacks for what its store says that it can do.
+    fn to_do(self, backend: &dyn Backend) -> Option<&'static str> {
+        match self {
+            Self::Sharing if backend.another_process().is_none() => Some(
+                "processes share it: implement `Backend::another_process`, whose program is one line with \
+                 `guard_conformance::lease_holder`",
+            ),
+            Self::Foreigners | Self::ForeignTokens if backend.foreign().is_none() => {
+                Some("foreign programs can use it: implement `Backend::foreign`")
+            }
+            _ => None,
+        }
+    }
 }
 
 macro_rules! list {
@@ -289,13 +303,8 @@ impl Case {
                 .with_ignored_flag(true)
                 .with_kind(kind);
         }
-        let shared = self.needs.iter().any(|need| matches!(need, Need::Sharing));
-        if shared && backend.another_process().is_none() {
-            let to_do = format!(
-                "the {} store says that processes share it: implement `Backend::another_process`, \
-                 whose program is one line with `guard_conformance::lease_holder`",
-                backend.name()
-            );
+        if let Some(to_do) = self.needs.iter().find_map(|need| need.to_do(&**backend)) {
+            let to_do = format!("the {} store says that {to_do}", backend.name());
             return Trial::test(name, move || Err(to_do.into()));
         }
         let backend = Arc::clone(backend);

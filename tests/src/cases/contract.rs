@@ -7,7 +7,7 @@ use guard_core::{
     Acquired, FencingToken, HandedOver, LeaseStore, LeaseToken, Released, Renewed, SlotName,
 };
 
-use crate::backend::{Backend, Foreign};
+use crate::backend::Backend;
 use crate::fixture::{Fixture, budget, eventually, key, token, ttl};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const SHORT: Duration = Duration::from_millis(100);
 struct Bench<'a> {
     store: Arc<dyn LeaseStore>,
     slot: SlotName,
-    foreign: &'a dyn Foreign,
+    fixture: Fixture<'a>,
 }
 
 impl<'a> Bench<'a> {
@@ -26,7 +26,7 @@ impl<'a> Bench<'a> {
         Self {
             store: backend.store(),
             slot: fixture.slot(&key("a")),
-            foreign: fixture.foreign(),
+            fixture,
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Bench<'a> {
     }
 
     fn carries(&self, token: &LeaseToken) -> bool {
-        self.foreign.carries(&self.slot, token.as_str())
+        self.fixture.carries(&self.slot, token.as_str())
     }
 
     fn is_free(&self) -> bool {
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
     }
 
     fn ttl(&self) -> Option<Duration> {
-        self.foreign.ttl(&self.slot)
+        self.fixture.ttl(&self.slot)
     }
 }
 
@@ -122,12 +122,12 @@ pub(crate) fn acquire_answers_held_and_changes_nothing(backend: &dyn Backend) {
 /// A foreign token may stay for ever.
 pub(crate) fn a_token_without_a_ttl_is_held(backend: &dyn Backend) {
     let bench = Bench::new(backend);
-    bench.foreign.set(&bench.slot, "x", None);
+    bench.fixture.foreign().set(&bench.slot, "x", None);
     assert_eq!(
         bench.acquire(&token(), MINUTE),
         Acquired::Held { remaining: None }
     );
-    bench.foreign.delete(&bench.slot);
+    bench.fixture.foreign().delete(&bench.slot);
 }
 
 /// A renewal is for the token in the slot; it revives nothing.
@@ -294,7 +294,7 @@ pub(crate) fn fencing_tokens_grow_over_expiry(backend: &dyn Backend) {
     let first = bench.granted(&token(), SHORT);
     eventually("the slot comes free", || bench.ttl().is_none());
     let second = bench.granted(&token(), MINUTE);
-    bench.foreign.delete(&bench.slot);
+    bench.fixture.foreign().delete(&bench.slot);
     let own = token();
     let third = bench.granted(&own, MINUTE);
     assert!(
@@ -309,7 +309,7 @@ pub(crate) fn operations_on_foreign_data_change_nothing(backend: &dyn Backend) {
     let bench = Bench::new(backend);
     let (own, to) = (token(), token());
     let (store, slot) = (&bench.store, &bench.slot);
-    bench.foreign.plant_data(slot);
+    bench.fixture.foreign().plant_data(slot);
     let acquired = store.acquire(slot, &own, ttl(MINUTE), budget()).map(drop);
     let holder = store.holder(slot, budget()).map(drop);
     for error in [acquired, holder].map(|outcome| outcome.expect_err("an error")) {
@@ -325,6 +325,6 @@ pub(crate) fn operations_on_foreign_data_change_nothing(backend: &dyn Backend) {
         !matches!(handed_over, Ok(HandedOver::Granted { .. })),
         "{handed_over:?}"
     );
-    assert!(bench.foreign.carries_data(slot));
-    bench.foreign.delete(slot);
+    assert!(bench.fixture.foreign().carries_data(slot));
+    bench.fixture.foreign().delete(slot);
 }

@@ -38,7 +38,7 @@ pub(crate) fn a_java_service_with_the_one_line_store_is_met_under_its_prefix(
     assert_free(&guard(&GuardConfig::default().key_prefix), &key(&agent));
     fixture.foreign().delete(&slot);
     let lease = enter(&met, &key(&agent));
-    assert!(fixture.foreign().carries(&slot, lease.token().as_str()));
+    assert!(fixture.carries(&slot, lease.token().as_str()));
 }
 
 /// Each legal key is found in the store under its name, character by character, and its counter too, where the
@@ -66,13 +66,10 @@ pub(crate) fn slot_names_are_those_of_the_vectors(backend: &dyn Backend) {
         let slot = KeyPrefix::new(&prefix).unwrap().slot(&key);
         assert_eq!(slot.as_str(), expected, "{row:?}");
         let lease = guard.try_enter(&key).unwrap();
-        assert!(
-            fixture.foreign().carries(&slot, lease.token().as_str()),
-            "{row:?}"
-        );
+        assert!(fixture.carries(&slot, lease.token().as_str()), "{row:?}");
         drop(lease);
         assert!(guard.holder(&key).unwrap().is_none(), "{row:?}");
-        if let Some(counters) = fixture.foreign().counters() {
+        if let Some(counters) = fixture.counters() {
             assert!(counters.contains(row.counter.as_ref().unwrap()), "{row:?}");
         }
     }
@@ -173,6 +170,6 @@ pub(crate) fn the_store_keeps_the_longest_ttl(backend: &dyn Backend) {
     let longest = backend.capabilities().max_ttl;
     let lease = enter(&fixture.guard_of(longest), &key("a"));
     lease.renew().unwrap();
-    let remaining = fixture.foreign().ttl(&fixture.slot(&key("a"))).unwrap();
+    let remaining = fixture.ttl(&fixture.slot(&key("a"))).unwrap();
     assert!(remaining > longest / 2, "{remaining:?}");
 }

@@ -33,7 +33,7 @@ pub(crate) fn nothing_is_left_in_the_store(backend: &dyn Backend) {
         .into_iter()
         .partition(|name| name.contains('\0'));
     assert_eq!(slots, [""; 0]);
-    let expected = fixture.foreign().counters().map_or(0, |_| keys.len());
+    let expected = fixture.counters().map_or(0, |_| keys.len());
     assert_eq!(counters.len(), expected, "{counters:?}");
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn renewing_a_stolen_slot_is_a_loss_reported_once(backend: &dyn Backe
     assert_eq!(lease.close(), CloseOutcome::AlreadyGone);
     thread::sleep(A_WHILE);
     assert_eq!(losses.load(Ordering::SeqCst), 1);
-    assert!(fixture.foreign().carries(&slot, "a thief"));
+    assert!(fixture.carries(&slot, "a thief"));
     fixture.foreign().delete(&slot);
 }
 

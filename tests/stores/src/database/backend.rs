@@ -63,8 +63,8 @@ impl<D: Database> Backend for DatabaseBackend<D> {
         Ok(Arc::new((self.customise)(builder).build()?))
     }
 
-    fn foreign(&self) -> &dyn Foreign {
-        self
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        Some(self)
     }
 
     fn another_process(&self) -> Option<Command> {

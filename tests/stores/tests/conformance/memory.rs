@@ -27,8 +27,8 @@ impl Backend for Memory {
         Ok(Arc::new(builder.store(self.0.clone()).build()?))
     }
 
-    fn foreign(&self) -> &dyn Foreign {
-        self
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        Some(self)
     }
 }
 

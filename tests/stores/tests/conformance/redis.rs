@@ -185,8 +185,8 @@ impl Backend for Redis {
         Ok(Arc::new((self.customise)(builder).build()?))
     }
 
-    fn foreign(&self) -> &dyn Foreign {
-        self
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        Some(self)
     }
 
     fn another_process(&self) -> Option<Command> {
